@@ -42,6 +42,10 @@ class Program:
     def run(self) -> NoReturn:
         """Run with the arguments of this process, and leave with the documented exit status."""
         streams.prepare()
+        if any(name.endswith("_COMPLETE") for name in os.environ):
+            from nemo_cli import completion  # few calls are a shell's
+
+            completion.prepare(self.name)
         status = self.status(sys.argv[1:])
         streams.allow_lost_stdout()  # the last flush
         gc.freeze()  # or the end of the interpreter looks for cycles in all that is there

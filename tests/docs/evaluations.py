@@ -184,6 +184,10 @@ def compare(page: Page) -> None:
     assert "-100.0" in page.said
 
 
+def complete_in_the_shell(page: Page) -> None:
+    page.run()
+
+
 def read_rollouts(page: Page) -> None:
     run = worlds.finished(page, answer="wrong")["run_dir"]
     page.replaced |= {
@@ -216,7 +220,7 @@ def operate_runs(page: Page) -> None:
     page.run(each=end)
     end("")
     page.run()
-    assert "to delete" not in page.said
+    assert "nothing to delete" in page.said
     page.run()
 
 
@@ -330,6 +334,7 @@ READERS = {
     "docs/how-to/add-a-verifier.md": add_a_verifier,
     "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
+    "docs/how-to/complete-in-the-shell.md": complete_in_the_shell,
     "docs/how-to/operate-runs.md": operate_runs,
     "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,

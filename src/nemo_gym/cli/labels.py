@@ -8,12 +8,22 @@ from typing import Any
 
 import click
 
+from nemo_gym.cli import completing
+
 _LABEL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*)=(.*)", re.DOTALL)
 
 
 def labels_option(help_line: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add ``--label``, which can be repeated; the command gets ``labels``, a dict."""
-    return click.option("--label", "labels", multiple=True, metavar="K=V", callback=_read, help=help_line)
+    return click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="K=V",
+        callback=_read,
+        shell_complete=completing.label_values,
+        help=help_line,
+    )
 
 
 def _read(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

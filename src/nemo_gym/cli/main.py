@@ -58,7 +58,10 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.group(
     cls=GymGroup,
     lazy={
-        "serve": Lazy("nemo_gym.cli.serve:serve", "Serve a small model on this machine, OpenAI-compatible.")
+        "serve": Lazy("nemo_gym.cli.serve:serve", "Serve a small model on this machine, OpenAI-compatible."),
+        "completion": Lazy(
+            "nemo_gym.cli.completion:completion", "Complete commands and names in bash, zsh or fish."
+        ),
     },
     context_settings=_CONTEXT,
 )

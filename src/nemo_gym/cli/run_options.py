@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import include_path_option, included_folders, overrides_argument
 
 if TYPE_CHECKING:
@@ -43,7 +44,12 @@ _OPTIONS: Final = (
         metavar="FILE",
         help="Config file to include; repeatable.",
     ),
-    click.option("--benchmark", metavar="NAME", help="A benchmark by name (`gym list benchmarks`)."),
+    click.option(
+        "--benchmark",
+        metavar="NAME",
+        shell_complete=completing.benchmark_names,
+        help="A benchmark by name (`gym list benchmarks`).",
+    ),
     click.option(
         "--search-dir",
         "search_dirs",

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from nemo_helix_plugin.cli import completing
+
 FORMATS = ("table", "json", "yaml", "markdown", "csv", "raw", "code")
 TIMESTAMPS = ("iso8601", "relative")
 
@@ -78,7 +80,11 @@ def _options(function: Callable[..., Any], *context_names: str) -> Callable[...,
     for option in reversed(
         (
             click.option(
-                *context_names, "context", metavar="NAME", help="The context to use, for this call."
+                *context_names,
+                "context",
+                metavar="NAME",
+                shell_complete=completing.context_names,
+                help="The context to use, for this call.",
             ),
             click.option(
                 "--base-url", metavar="URL", help="The service's address, in place of the context's."

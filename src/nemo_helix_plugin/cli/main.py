@@ -37,6 +37,10 @@ _OWN = {
     "workspaces": Lazy(
         "nemo_helix_plugin.cli.commands.workspaces:workspaces", "The namespaces that jobs live in."
     ),
+    "completion": Lazy(
+        "nemo_helix_plugin.cli.commands.completion:completion",
+        "Complete commands and names in bash, zsh or fish.",
+    ),
 }
 
 _KNOWN_HELP = {

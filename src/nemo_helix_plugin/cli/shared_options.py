@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_helix_plugin.cli import completing
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.output.code import Operation
 
@@ -18,12 +19,18 @@ Function = Callable[..., Any]
 
 def name_argument(function: Function) -> Function:
     """Add the argument NAME: a job's name or id."""
-    return click.argument("name")(function)
+    return click.argument("name", shell_complete=completing.job_names)(function)
 
 
 def job_option(function: Function) -> Function:
     """Add ``--job``: whose attempt, step, task or result is meant."""
-    return click.option("--job", required=True, metavar="NAME", help="The job's name or id.")(function)
+    return click.option(
+        "--job",
+        required=True,
+        metavar="NAME",
+        shell_complete=completing.job_names,
+        help="The job's name or id.",
+    )(function)
 
 
 def paging_options(function: Function) -> Function:

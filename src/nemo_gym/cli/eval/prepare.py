@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
 
@@ -18,7 +19,12 @@ from nemo_gym.cli.options import include_path_option, included_folders, json_opt
     metavar="FILE",
     help="Config file to include; repeatable.",
 )
-@click.option("--benchmark", metavar="NAME", help="A benchmark by name (`gym list benchmarks`).")
+@click.option(
+    "--benchmark",
+    metavar="NAME",
+    shell_complete=completing.benchmark_names,
+    help="A benchmark by name (`gym list benchmarks`).",
+)
 @click.option(
     "--search-dir",
     "search_dirs",

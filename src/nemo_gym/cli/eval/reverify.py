@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
 
@@ -26,7 +27,10 @@ from nemo_gym.cli.options import include_path_option, included_folders, json_opt
     help="Config file to include; repeatable.",
 )
 @click.option(
-    "--benchmark", metavar="NAME", help="The benchmark whose verifier grades (`gym list benchmarks`)."
+    "--benchmark",
+    metavar="NAME",
+    shell_complete=completing.benchmark_names,
+    help="The benchmark whose verifier grades (`gym list benchmarks`).",
 )
 @click.option(
     "--search-dir",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What allocated time went into.")
-@click.argument("name", metavar="[ID]", required=False)
+@click.argument("name", metavar="[ID]", required=False, shell_complete=completing.run_ids)
 @labels_option("All submissions with this label; can be repeated.")
 @json_option
 def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import UsageError
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="End a benchmark, or all of a submission, for good.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.option("--all", "everything", is_flag=True, help="All benchmarks of the submission; asks first.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--reason", default="no reason was given", metavar="TEXT", help="Is recorded with the run.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 from nemo_runs.counts import counted
 
@@ -22,7 +23,7 @@ def _shown(folder: Path) -> str:
 
 
 @click.command(short_help="Copy results and records to this machine.")
-@click.argument("name", metavar="ID")
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
 @click.option(
     "--to",
     "folder",

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_DONE
 
 
 @click.command(short_help="Directories, jobs, decisions and logs of a submission.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.option("--config", "with_config", is_flag=True, help="Also the config exactly as submitted.")
 @json_option
 def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_DONE, UsageError
 
@@ -22,8 +23,8 @@ _HERE, _ELSEWHERE = 0.5, 5.0
 
 
 @click.command(short_help="A log over all jobs of a benchmark; -f follows it.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.argument("source", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Go on as it grows, into the next jobs, until the end.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")

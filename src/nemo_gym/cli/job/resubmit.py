@@ -7,13 +7,14 @@ import os
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import duration, json_option
 from nemo_gym.errors import EXIT_DONE
 
 
 @click.command(short_help="Queue a benchmark again in place.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.option(
     "--max-retries", type=click.IntRange(min=0), metavar="N", help="Raise the retries of the chain to N."
 )

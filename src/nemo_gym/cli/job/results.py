@@ -6,13 +6,14 @@ import json
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import UsageError
 
 
 @click.command(short_help="Scores of submissions, one row a benchmark.")
-@click.argument("ids", nargs=-1)
+@click.argument("ids", nargs=-1, shell_complete=completing.run_ids)
 @labels_option("Submissions with this label; can be repeated.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 @json_option

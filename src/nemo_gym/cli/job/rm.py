@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 
 
 @click.command(short_help="Delete run directories that have ended.")
-@click.argument("ids", nargs=-1, required=True)
+@click.argument("ids", nargs=-1, required=True, shell_complete=completing.run_ids)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @json_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Read rollouts: prompt, answer, grade and reason.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.option("--failed", is_flag=True, help="Rollouts without a result, after a failed attempt.")
 @click.option("--wrong", is_flag=True, help="Rollouts with a reward below 1.")
 @click.option("--truncated", is_flag=True, help="Rollouts whose answer stopped at the token limit.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What every benchmark is doing, and why.")
-@click.argument("ids", nargs=-1)
+@click.argument("ids", nargs=-1, shell_complete=completing.run_ids)
 @labels_option("Submissions with this label; can be repeated.")
 @click.option("--limit", type=click.IntRange(min=1), help="The newest N only.")
 @click.option("--live", is_flag=True, help="Only benchmarks that are queued or running.")

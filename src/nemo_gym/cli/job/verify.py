@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Certify that results are whole.")
-@click.argument("name", metavar="ID")
-@click.argument("benchmark", required=False)
+@click.argument("name", metavar="ID", shell_complete=completing.run_ids)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @json_option
 def verify(name: str, benchmark: str | None, as_json: bool) -> int:
     """Certify the results of a submission: every expected rollout is there exactly once, none torn or

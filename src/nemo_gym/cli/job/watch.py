@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_DONE
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Follow the status until all have ended.")
-@click.argument("ids", nargs=-1)
+@click.argument("ids", nargs=-1, shell_complete=completing.run_ids)
 @labels_option("Submissions with this label; can be repeated.")
 @click.option("--exit-status", is_flag=True, help="End with 1 unless all have succeeded or stopped.")
 @json_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli import inputs
+from nemo_helix_plugin.cli import completing, inputs
 from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.global_options import FORMATS, TIMESTAMPS, GlobalFlags, command_options
 from nemo_helix_plugin.cli.lazy import NemoGroup
@@ -35,7 +35,12 @@ def view(flags: GlobalFlags, all_contexts: bool) -> None:
 
 
 @config.command("set", short_help="Make or change a context.")
-@click.option("--context", metavar="NAME", help="Which one; the current one if not given.")
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=completing.context_names,
+    help="Which one; the current one if not given.",
+)
 @click.option("--base-url", metavar="URL", help="Address of the service.")
 @click.option(
     "--certificate-authority", metavar="FILE", help="Whose signature on its certificate is trusted."
@@ -77,7 +82,7 @@ def set_context(context: str | None, activate: bool, access_token: str | None, *
 
 
 @config.command("use-context", short_help="Make a context the current one.")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.context_names)
 def use_context(name: str) -> None:
     """Make the context NAME the one that is used when none is named."""
     from nemo_helix_plugin.config import contexts
@@ -97,7 +102,7 @@ def current_context(flags: GlobalFlags) -> None:
 
 
 @config.command("delete-context", short_help="Remove a context.")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.context_names)
 @click.option("--prune-orphans", is_flag=True, help="And clusters and users that no context names any more.")
 @inputs.yes_option
 def delete_context(name: str, prune_orphans: bool, yes: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
+from nemo_helix_plugin.cli import completing
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
 from nemo_helix_plugin.cli.lazy import NemoGroup
@@ -31,7 +32,7 @@ def list_profiles(flags: GlobalFlags, columns: str | None) -> None:
 
 
 @profiles.command("check", short_help="Find out, without a job, what would keep steps from running.")
-@click.argument("name", metavar="PROVIDER/PROFILE")
+@click.argument("name", metavar="PROVIDER/PROFILE", shell_complete=completing.providers_and_profiles)
 @command_options
 def check(flags: GlobalFlags, name: str) -> int:
     """Try an execution profile as the service would use it: its machine or its cluster is asked, no job runs.

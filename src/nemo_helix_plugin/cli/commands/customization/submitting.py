@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
+from nemo_helix_plugin.cli import completing
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.commands.customization import specs
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
@@ -68,7 +69,12 @@ def _submit_options(function: Function) -> Function:
             multiple=True,
             help="One option, such as subprocess.memory=16Gi.",
         ),
-        click.option("--profile", metavar="NAME", help="Execution profile of the training step."),
+        click.option(
+            "--profile",
+            metavar="NAME",
+            shell_complete=completing.profile_names,
+            help="Execution profile of the training step.",
+        ),
         click.option(
             "--job-json",
             metavar="FILE",
@@ -101,7 +107,12 @@ def backend_group(backend: str) -> click.Group:
     group.help = f"{summary}\n\n{_HELP}"
 
     @group.command("explain", short_help="JSON schemas, and what is not supported.")
-    @click.option("--profile", metavar="NAME", help="Say whether this execution profile is there.")
+    @click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=completing.profile_names,
+        help="Say whether this execution profile is there.",
+    )
     @workspace_option
     @command_options
     def explain(flags: GlobalFlags, profile: str | None) -> int:

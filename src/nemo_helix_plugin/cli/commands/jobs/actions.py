@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli import inputs
+from nemo_helix_plugin.cli import completing, inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output.code import Operation
@@ -15,7 +15,7 @@ from nemo_helix_plugin.cli.shared_options import job_card, name_argument
 
 
 @click.command(short_help="Save a checkpoint and stop, freeing the GPUs.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completing.job_names)
 @click.option("--all", "everything", is_flag=True, help="Every job of the workspace that can be paused.")
 @inputs.yes_option
 @workspace_option

@@ -1,0 +1,61 @@
+"""What a shell may complete in `gym`: names of submissions, their benchmarks, benchmarks, labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nemo_cli.completion import completes
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.jobs import SubmissionRecord
+
+_MOST = 200
+"""Submissions that are offered, newest first."""
+
+
+def _records() -> Iterable[SubmissionRecord]:
+    from nemo_gym.orchestration.records import index
+
+    return itertools.islice(index.indexed(report=lambda _sentence: None), _MOST)
+
+
+def _ids(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+    typed = ctx.params.get("ids") or ()
+    yield "latest", "the newest submission"
+    for record in _records():
+        if record.gym_job_id not in typed:
+            labels = " ".join(f"{key}={value}" for key, value in record.labels.items())
+            names = ",".join(entry.benchmark for entry in record.benchmarks)
+            yield record.gym_job_id, f"{names} on {record.cluster} {labels}".rstrip()
+            if not incomplete.startswith("gym-job-") and incomplete:
+                yield record.gym_job_id.removeprefix("gym-job-"), names
+
+
+def _benchmarks_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    from nemo_gym.orchestration.records import index
+
+    record = index.find(str(ctx.params.get("name")), report=lambda _sentence: None)
+    return [(entry.benchmark, "") for entry in record.benchmarks]
+
+
+def _benchmarks(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    from nemo_gym.rollouts.run_config.catalog import benchmark_files
+
+    folders = [Path(folder) for folder in ctx.params.get("search_dirs") or ()]
+    return [(name, "") for name in sorted(benchmark_files(folders, Path.cwd()))]
+
+
+def _labels(_ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    found = (f"{key}={value}" for record in _records() for key, value in record.labels.items())
+    return [(label, "") for label in sorted(set(found))]
+
+
+run_ids = completes(_ids, paths=True)
+benchmarks_of_run = completes(_benchmarks_of_run)
+benchmark_names = completes(_benchmarks, paths=True)
+label_values = completes(_labels)
