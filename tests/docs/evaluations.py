@@ -125,6 +125,9 @@ def shape_questions(page: Page) -> None:
     page.write("mine/benchmarks/shots/data/train.jsonl", lines * 3)
     benchmark(page, page.yaml(), "shots", rows=lines, **grades)
     assert "100.0%" in page.said
+    grouped = json.dumps({**row, "category": "sums", "level": 1})
+    benchmark(page, page.yaml(), "grouped", rows=grouped, **grades)
+    assert "category=sums  100.0%" in page.said
     talk = json.dumps({**row, "messages": [{"role": "user", "content": "3 + 4?"}]})
     benchmark(page, page.yaml(), "talk", rows=talk, prompt={"user": None}, **grades)
     assert "100.0%" in page.said
@@ -324,7 +327,7 @@ def your_own_questions(page: Page) -> None:
     whole = yaml.safe_load((page.folder / written).read_text())
     page.write(written, yaml.safe_dump(merged(whole, page.yaml())))
     page.run()
-    assert "score      " in page.said
+    assert "topic=capitals" in page.said
 
 
 READERS = {

@@ -52,6 +52,9 @@ def _print(found: Comparisons) -> None:
         table.add_row(*_row(comparison.benchmark, comparison.paired))
         for name, paired in comparison.metrics.items():
             table.add_row(*_row(f"  {name}", paired, shares=False))
+        for by, groups in comparison.groups.items():
+            for group, paired in groups.items():
+                table.add_row(*_row(f"  {by}={group}", paired))
     console = Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else 130, highlight=False, markup=False
     )

@@ -19,11 +19,12 @@ from nemo_gym.text_table import table
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
+    from nemo_gym.rollouts.scores.group_scores import GroupScore
     from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
-_NOT_IN_CSV = frozenset({"key_metrics", "metrics"})
+_NOT_IN_CSV = frozenset({"groups", "key_metrics", "metrics"})
 _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
 
 
@@ -54,6 +55,8 @@ class BenchmarkResult:
     key_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, MeasuredMetric] = field(default_factory=dict)
     """The verifier's metrics by name."""
+    groups: Sequence[GroupScore] = ()
+    """Scores of groups of tasks, for the benchmark's ``group_by``."""
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
@@ -120,6 +123,7 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
         "detail": "" if whole else coverage.denominator,
         "key_metrics": dict(summary.key_metrics),
         "metrics": dict(summary.metrics),
+        "groups": summary.groups,
     }
 
 
@@ -176,6 +180,8 @@ def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> st
 
 def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
     """Results for a person; below the table, further metrics, and why benchmarks are not complete."""
+    from nemo_gym.rollouts.scores.group_scores import group_lines
+
     cells = [
         [
             row.gym_job_id,
@@ -192,6 +198,7 @@ def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> 
     for row in rows:
         where = f"{row.benchmark} of {row.gym_job_id}"
         notes += [f"{where}: {name} {metric.sentence}" for name, metric in row.metrics.items()]
+        notes += [f"{where}: {line}" for line in group_lines(row.groups)]
         notes += [f"{where}: {row.detail}"] if row.detail else []
     return "\n".join([table(_RESULT_COLUMNS, cells, width), *([""] if notes else []), *notes])
 

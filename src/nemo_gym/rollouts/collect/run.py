@@ -289,6 +289,7 @@ class CollectorRun:
                 num_repeats=config.repeats,
                 run=run,
                 verifier=prepared.verifier.inner,
+                group_by=config.benchmark.group_by or (),
             )
         )
 

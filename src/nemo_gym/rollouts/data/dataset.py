@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from nemo_gym.errors import DataError
+from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data import row_files
 from nemo_gym.rollouts.data.examples import Examples
 from nemo_gym.rollouts.data.prepare import data_path, ensure_split
@@ -114,7 +114,8 @@ def check_rows(
     """
     digest = hashlib.sha256()
     examples = load_examples(config)
-    check = None if verifier is None else _checker(config, examples, verifier, planned or Planned(0))
+    unseen = set(config.benchmark.group_by or ())
+    check = None if verifier is None else _checker(config, examples, verifier, planned or Planned(0), unseen)
     count = 0
     for number, line in islice(row_files.numbered_lines(path), config.limit):
         digest.update(line + b"\n")
@@ -125,6 +126,8 @@ def check_rows(
         count += 1
     if not count:
         raise DataError(f"{path}: holds no rows.")
+    if check is not None and unseen:
+        raise ConfigError(f"benchmark.group_by: no row of {path} has the field {', '.join(sorted(unseen))}.")
     return DatasetFacts(path, count, digest.hexdigest(), _drawn_from(examples))
 
 
@@ -153,9 +156,12 @@ def _drawn_from(examples: Examples | None) -> str | None:
 
 
 def _checker(
-    config: RunConfig, examples: Examples | None, verifier: Verifier, planned: Planned
+    config: RunConfig, examples: Examples | None, verifier: Verifier, planned: Planned, unseen: set[str]
 ) -> Callable[[int, Row], str | None]:
-    """Make the function that says why the row of a task cannot be used, and keeps the rollouts of others."""
+    """Make the function that says why the row of a task cannot be used, and keeps the rollouts of others.
+
+    Fields that it meets are taken out of ``unseen``.
+    """
     mapped, plan = field_mapper(config.benchmark.fields), _planner(config)
     fill_in = request_maker(config, data_path(config).parent, examples)
     planned.begin()
@@ -166,6 +172,8 @@ def _checker(
             params = fill_in(task_index, row)
         except DataError as error:
             return str(error)
+        if unseen:
+            unseen.difference_update(row)
         planned.add(
             plan(task_index, row, params)
         )  # before the verifier, which somebody else may have written

@@ -32,6 +32,8 @@ _ANSWERS: Final = (
     *("answers", "output", "completion", "response", "chosen"),
 )
 _CHOICES: Final = ("choices", "options", "endings")
+_CATEGORIES: Final = ("category", "subject", "topic", "domain", "level", "difficulty", "subset", "type")
+_MOST_CATEGORIES: Final = 30
 _NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d,]*(\.\d+)?%?")
 _LETTERS: Final = "ABCDEFGHIJ"
 _HASHES: Final = re.compile(r"#### *\S")
@@ -75,6 +77,7 @@ def guess_benchmark(
     if gold is not None and gold != "expected_answer" and "answer_field" not in guess.benchmark["verifier"]:
         guess.benchmark["fields"] = {**guess.benchmark.get("fields", {}), "expected_answer": gold}
         guess.said["fields"] = f"the right answers are in the field {gold}"
+    _guess_groups(guess, rows, present)
     needs_one = guess.benchmark["verifier"]["type"] in ("match", "multiple_choice")
     if gold is None and needs_one and "answer_field" not in guess.benchmark["verifier"]:
         raise ConfigError(
@@ -246,6 +249,19 @@ def _guess_verifier(
     else:
         guess.benchmark["verifier"] = {"type": "match", "mode": "exact", "ignore_case": True}
         said["verifier"] = "right answers are text: the whole answer must be that text, capitals aside"
+
+
+def _guess_groups(guess: Guess, rows: Sequence[Row], present: Sequence[str]) -> None:
+    """Fields with few values, each in several rows: scores by them are worth having."""
+    found = []
+    for name in present:
+        values = {row[name] if isinstance(row[name], str | int) else None for row in rows}
+        few = 2 <= len(values) <= min(_MOST_CATEGORIES, len(rows) // 2)
+        if name.lower() in _CATEGORIES and few and None not in values:
+            found.append(name)
+    if found:
+        guess.benchmark["group_by"] = found
+        guess.said["group_by"] = f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} few values"
 
 
 def sentence(guess: Guess, path: Path) -> str:

@@ -47,6 +47,7 @@ NEITHER_KEYS: Final = (
     "allow_unsafe_resume",
     "benchmark.datasets",  # the digest of the data set stands for it
     "benchmark.description",
+    "benchmark.group_by",
     "benchmark.num_repeats",  # the effective number stands under `num_repeats`
     "check_model",
     "config_paths",

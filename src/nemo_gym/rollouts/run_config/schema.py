@@ -45,6 +45,8 @@ class BenchmarkConfig(Strict):
     grade_reasoning: bool | None = None
     """Put thoughts that were within the text back into it before it is graded."""
     num_repeats: Count = 1
+    group_by: list[str] | None = None
+    """Fields of the rows; tasks that share a value get a score of their own."""
 
     @field_validator("agent", "verifier")
     @classmethod

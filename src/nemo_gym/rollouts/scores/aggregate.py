@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores import metrics, verifier_metrics
 from nemo_gym.rollouts.scores.columns import Columns
+from nemo_gym.rollouts.scores.group_scores import GroupScore, score_groups, task_rows
 from nemo_gym.rollouts.scores.pass_at_k import RepeatMetrics, repeat_metrics
 from nemo_gym.rollouts.scores.statistics import clustered_interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
-from nemo_gym.types import Row, Verifier
+from nemo_gym.types import Verifier
 from nemo_runs.counts import counted
 from nemo_runs.durable import disk, files
 
@@ -30,12 +30,14 @@ def aggregate(
     num_repeats: int,
     run: Mapping[str, Any] | None = None,
     verifier: Verifier | None = None,
+    group_by: Sequence[str] = (),
 ) -> Summary:
     """Measure everything in ``paths.output`` and write the aggregate metrics and the coverage beside it.
 
     ``run`` is what the summary says about the run: ``benchmark``, ``agent``, ``model``, ``run_id``,
     ``resumed``, ``new`` (counts of rollouts), ``seconds``; all optional. ``verifier`` declares what its
-    metrics mean, and may make further ones of many rollouts. Rows that are damaged, doubled
+    metrics mean, and may make further ones of many rollouts. ``group_by`` names fields of the rows whose
+    values get scores of their own. Rows that are damaged, doubled
     or not expected are counted in the coverage and left out. Both files are replaced as a whole.
     """
     run = dict(run or {})
@@ -52,7 +54,10 @@ def aggregate(
         entry["verifier_metrics"] = measured
     if of_perf is not None:
         entry["perf_summary"] = of_perf
-    _write_metrics(paths.aggregate_metrics, entry, metrics.groups(columns, _samples(paths, num_repeats)))
+    grouped, about_groups = _groups(columns, paths, group_by)
+    if grouped:
+        entry["group_scores"] = [score.to_json() for score in grouped]
+    _write_metrics(paths.aggregate_metrics, entry, metrics.groups(columns, task_rows(paths, num_repeats)))
     summary = Summary(
         coverage=_coverage(columns, repeats),
         score=clustered_interval(repeats.clusters),
@@ -60,8 +65,9 @@ def aggregate(
         tokens=_tokens(columns, of_perf or {}),
         latency_ms=_latency(of_perf or {}),
         run={"agent": entry["agent_ref"]["name"], **run},
-        notes=(*_notes(columns), *of_verifier.notes),
+        notes=(*_notes(columns), *of_verifier.notes, *about_groups),
         metrics=of_verifier.found,
+        groups=tuple(grouped),
     )
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
     files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")
@@ -74,13 +80,14 @@ def _head(columns: Columns, run: Mapping[str, Any]) -> dict[str, Any]:
     return {"agent_ref": agent, "_ng_environment_server": source, "task_source": source}
 
 
-def _samples(paths: RolloutPaths, num_repeats: int) -> Iterator[Row]:
-    """The input row of each task: every so-manieth materialized row, since they are ordered by task."""
-    try:
-        for line in islice(files.read_lines(paths.materialized_inputs), 0, None, num_repeats):
-            yield orjson.loads(line)
-    except (FileNotFoundError, ValueError):
-        return
+def _groups(
+    columns: Columns, paths: RolloutPaths, group_by: Sequence[str]
+) -> tuple[list[GroupScore], list[str]]:
+    """Scores by the values of fields; of each row only those fields are kept in memory."""
+    if not group_by:
+        return [], []
+    rows = [{name: row.get(name) for name in group_by} for row in task_rows(paths, columns.num_repeats)]
+    return score_groups(columns, rows, group_by)
 
 
 def _write_metrics(path: Path, entry: Mapping[str, Any], groups: Iterator[Mapping[str, Any]]) -> None:

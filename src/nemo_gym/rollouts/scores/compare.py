@@ -21,12 +21,21 @@ from nemo_gym.rollouts.output.outputs_at import outputs_at
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.columns import Columns
+from nemo_gym.rollouts.scores.group_scores import members, task_rows
 from nemo_gym.rollouts.scores.statistics import LEVEL, mean, sample_std, t_quantile, wilson
 from nemo_gym.rollouts.scores.summary import load_summary
 from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
 
-TASK_KEYS = ("benchmark.name", "benchmark.prompt", "dataset_sha256", "limit", "split")
+TASK_KEYS = (
+    "benchmark.fields",
+    "benchmark.name",
+    "benchmark.prompt",
+    "dataset_sha256",
+    "examples_sha256",
+    "limit",
+    "split",
+)
 """What of a run's generation identity makes its tasks; the rest is how they were answered."""
 
 
@@ -81,6 +90,8 @@ class Comparison:
     """Settings that differ, as ``policy_model_name: "x" → "y"``."""
     metrics: Mapping[str, Paired] = field(default_factory=dict)
     """The verifier's metrics that both runs have, over the tasks that have a value on both sides."""
+    groups: Mapping[str, Mapping[str, Paired]] = field(default_factory=dict)
+    """Field → value → the rewards of the tasks whose rows have it, for the ``group_by`` of either run."""
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -94,6 +105,10 @@ class Comparison:
             "unpaired_b": self.unpaired_b,
             "differs": self.differs,
             "metrics": {name: _in_json(paired) for name, paired in self.metrics.items()},
+            "groups": {
+                by: {group: _in_json(paired) for group, paired in groups.items()}
+                for by, groups in self.groups.items()
+            },
         }
 
 
@@ -164,6 +179,7 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
         sum(math.isnan(x) and not math.isnan(y) for x, y in means),
         differences(left.generation, right.generation),
         _metrics(a, b, columns_a, columns_b),
+        _groups(a, b, left.num_repeats, means),
     )
 
 
@@ -240,6 +256,24 @@ def _tasks(generation: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None:
             picked[key] = value
     return picked
+
+
+def _groups(
+    a: RolloutPaths, b: RolloutPaths, num_repeats: int, means: list[tuple[float, float]]
+) -> dict[str, dict[str, Paired]]:
+    """Differences within groups of tasks, by the fields that either run's summary is grouped by."""
+    summaries = [summary for paths in (a, b) if (summary := load_summary(paths)) is not None]
+    fields = list(dict.fromkeys(group.by for summary in summaries for group in summary.groups))
+    if not fields:
+        return {}
+    rows = [{name: row.get(name) for name in fields} for row in task_rows(a, num_repeats)]
+    found: dict[str, dict[str, Paired]] = {}
+    for by in fields:
+        for group, tasks in members(rows, by).items():
+            both = _on_both_sides(means[task] for task in tasks if task < len(means))
+            if both:
+                found.setdefault(by, {})[group] = pair(both)
+    return found
 
 
 def _on_both_sides(means: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -130,6 +130,7 @@ def reverify(
             num_repeats=known.num_repeats,
             run=run,
             verifier=verifier.inner,
+            group_by=config.benchmark.group_by or (),
         )
     return Reverified(target.output, superseded, grades, summary)
 

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.scores.group_scores import GroupScore, group_lines
 from nemo_gym.rollouts.scores.statistics import LEVEL, Interval
 from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
@@ -106,6 +107,8 @@ class Summary:
     notes: tuple[str, ...] = ()
     metrics: Mapping[str, MeasuredMetric] = field(default_factory=dict)
     """The verifier's metrics by name."""
+    groups: tuple[GroupScore, ...] = ()
+    """Scores of groups of tasks, for the benchmark's ``group_by``."""
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""
@@ -117,6 +120,7 @@ class Summary:
             "score": score,
             "key_metrics": dict(self.key_metrics),
             "metrics": {name: metric.to_json() for name, metric in self.metrics.items()},
+            "groups": [group.to_json() for group in self.groups],
             "tokens": dict(self.tokens),
             "latency_ms": dict(self.latency_ms),
             "run": dict(self.run),
@@ -151,6 +155,7 @@ class Summary:
             found.append(("model", str(self.run["model"])))
         found += [("score", self._score())]
         found += [("metric", f"{name} {metric.sentence}") for name, metric in self.metrics.items()]
+        found += [("group", words) for words in group_lines(self.groups)]
         found += [("measured", self.coverage.counted)]
         found += [(name, words) for name, words in self._counts() if words]
         found += [("note", note) for note in self.notes]
@@ -256,6 +261,7 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
                 name: MeasuredMetric(**_known(MeasuredMetric, metric))
                 for name, metric in found.get("metrics", {}).items()
             },
+            groups=tuple(GroupScore(**_known(GroupScore, group)) for group in found.get("groups", ())),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise DataError(f"{paths.coverage}: not a whole summary ({error}).") from error

@@ -103,6 +103,17 @@ def test_one_row_that_differs_changes_the_guess(tmp_path: Path) -> None:
     assert "the whole answer must be that text" in sentence(guess, Path("q.jsonl"))
 
 
+def test_fields_with_few_values_give_groups(tmp_path: Path) -> None:
+    rows = [
+        {"question": str(n), "answer": "2", "Topic": "ab"[n % 2], "level": n, "category": "x", "type": None}
+        for n in range(6)
+    ]
+    guess = guess_benchmark(written(tmp_path, *rows))
+    assert guess.benchmark["group_by"] == ["Topic"]
+    assert guess.said["group_by"] == "Topic has few values"
+    assert "group_by" not in guess_benchmark(written(tmp_path, *rows[:3])).benchmark
+
+
 def test_what_is_given_is_not_guessed(tmp_path: Path) -> None:
     rows = [{"question": "a", "n": "2"}]
     given = {"type": "match", "mode": "exact", "answer_field": "n"}

@@ -318,3 +318,16 @@ def test_tools_that_are_none_are_refused(tmp_path: Path, given: Any, problem: st
     rows = [{"q": "1 + 1", "tools": given, "expected_answer": "2"}]
     with pytest.raises(DataError, match=rf"rows.jsonl:1: the field tools .*{problem}"):
         planned(config(tmp_path, {"user": "{q}", "tools": "tools"}, rows))
+
+
+def test_a_field_to_group_by_that_no_row_has_is_refused_before_the_first_request(tmp_path: Path) -> None:
+    rows = [{"q": "1", "expected_answer": "2"}, {"q": "1", "expected_answer": "2", "level": 3}]
+    asked = config(tmp_path, {"user": "{q}"}, rows)
+    for fields, problem in ((["level"], None), (["level", "topic"], "no row of .* has the field topic")):
+        benchmark = asked.benchmark.model_copy(update={"group_by": fields})
+        grouped = asked.model_copy(update={"benchmark": benchmark})
+        if problem is None:
+            assert len(planned(grouped)) == 2
+        else:
+            with pytest.raises(ConfigError, match=rf"benchmark.group_by: {problem}"):
+                planned(grouped)
