@@ -63,7 +63,7 @@ def test_what_is_said_goes_before_what_is_guessed(typed: Typed) -> None:
 @pytest.mark.parametrize(
     ("words", "status", "problem"),
     [
-        (("--input", "q.csv"), 2, "say how its answers are graded, say --verifier match (known: match, "),
+        (("--input", "q.csv"), 2, "say how its answers are graded, say --verifier match (known: "),
         (("--input", "none.csv", "--verifier", "match"), 1, "none.csv: there is no such file."),
         (("--input", "q.csv", "--verifier", "{type"), 2, "--verifier: "),
         (("--input", "q.csv", "--verifier", "{mode: exact}"), 2, "--verifier: needs a type"),
