@@ -156,7 +156,8 @@ for line in json.load(sys.stdin):
     if not line["message"].startswith("step "):
         print(line["message"])'
 
-say "Its bill: what Slurm has counted for its allocations"
+say "Its bill, and what Slurm has counted for its allocations"
+show nemo jobs bill "$job" -f table
 show sacct -X -j "$(numbers)" --format=JobID,State,NodeList,NNodes,ElapsedRaw
 sacct -X -n -P -j "$(numbers)" --format=NNodes,ElapsedRaw |
     awk -F'|' '{ used += $1 * $2 } END { printf "%d allocations, %d node-seconds\n", NR, used }'

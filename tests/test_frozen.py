@@ -65,7 +65,8 @@ NAMES = {
     ),
 }
 JOB_TYPES = (
-    "TERMINAL Amounts ArtifactStorageType AttemptSort AuthContext Checkpoint Container CpuExecutor "
+    "TERMINAL AllocationLine Amounts ArtifactStorageType AttemptSort AuthContext BillTotals JobBill "
+    "Checkpoint Container CpuExecutor "
     "CreateHelixJobRequest CreateHelixJobResultRequest DistributedExecutor DistributedResources "
     "EnvironmentVariable ExecutionProfile Executor Filter GpuExecutor GpuResources HelixJobAttemptResponse "
     "HelixJobLog HelixJobLogPage HelixJobResponse HelixJobResultResponse HelixJobSpec HelixJobSpecRecord "
@@ -98,13 +99,13 @@ CLIENT_ARGUMENTS = (
 CLIENT_METHODS = {
     "jobs": (
         "create_job list_jobs get_job update_job delete_job cancel_job pause_job resume_job rerun_job "
-        "update_job_control pause_all get_job_status update_job_status_details list_transitions "
+        "update_job_control pause_all get_job_status get_job_bill update_job_status_details list_transitions "
         "stream_events watch_job list_job_attempts get_job_attempt list_job_attempt_steps list_steps "
         "get_job_step update_job_step_status list_job_step_tasks get_job_step_task update_job_step_task "
         "list_job_logs create_job_result list_job_results get_job_result download_job_result "
         "list_job_checkpoints get_job_checkpoint pin_job_checkpoint unpin_job_checkpoint "
         "get_execution_profiles create list retrieve get update delete cancel pause resume rerun control "
-        "get_status get_logs attempts steps tasks results checkpoints"
+        "get_status bill get_logs attempts steps tasks results checkpoints"
     ),
     "profiles": "list check",
     "workspaces": "create list get delete",

@@ -75,11 +75,16 @@ class ProfileSettings(SettingsSection):
     graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
     """Between SIGTERM and SIGKILL, when a step is stopped."""
     seconds_between_interruptions: Interval | None = None
-    """Mean time until the place interrupts a step without notice; unset = not measured."""
+    """Mean time until the place interrupts a step without notice; unset = measured from earlier steps."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of every step of the profile."""
     log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
     """Kept output of one start of a step; older lines go first."""
+
+    @property
+    def partition_name(self) -> str | None:
+        """The part of its place to which the profile leads; `None`: it names none."""
+        return None
 
     @property
     def is_shared(self) -> bool:

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 MAX_OVERHEAD = 0.02
 """The share of the time that saves may take, by default."""
-PRESUMED_BETWEEN_INTERRUPTIONS = 86_400.0
-"""Seconds between interruptions where nobody has measured them: one a day."""
 
 Rule = Literal["daly", "max_overhead", "known_end"]
 
@@ -31,7 +29,7 @@ class IntervalInputs:
     between_interruptions: float
     """The mean time until an interruption that nobody announces."""
     interruptions_measured: bool
-    """Whether that was measured, or is `PRESUMED_BETWEEN_INTERRUPTIONS`."""
+    """Whether that was measured, or is `nemo_trainer.contract.PRESUMED_BETWEEN_INTERRUPTIONS`."""
     left_seconds: float | None
     """Until the announced end, for which training saves anyhow; `None` = no end is known."""
     max_overhead: float

@@ -15,6 +15,7 @@ from nemo_runs.errors import RunsError
 from nemo_trainer import holding, publishing, restoring, retention, taking_over
 from nemo_trainer.contract import (
     EXIT_PAUSED,
+    PRESUMED_BETWEEN_INTERRUPTIONS,
     Checkpoint,
     JobContext,
     Manifest,
@@ -41,7 +42,7 @@ from nemo_trainer.requests.announced_end import AnnouncedEnd
 from nemo_trainer.requests.control_requests import ControlRequests
 from nemo_trainer.requests.polling import StepPoll
 from nemo_trainer.requests.signals import Flags
-from nemo_trainer.save_intervals import PRESUMED_BETWEEN_INTERRUPTIONS, IntervalInputs
+from nemo_trainer.save_intervals import IntervalInputs
 from nemo_trainer.saving import SavePolicy, SaveTimes
 
 _POLL_SECONDS = 0.5

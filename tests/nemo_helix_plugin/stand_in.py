@@ -59,6 +59,62 @@ JOBS = [
     ),
     job("done-1", "completed", description="base | first"),
 ]
+_FIRST = {
+    "attempt": 0,
+    "step": "training",
+    "task": "task-1",
+    "place": "job 4711 on n3",
+    "nodes": 2,
+    "gpus": 16,
+    "began_at": MADE,
+    "ended_at": CHANGED,
+    "waited_seconds": 90.0,
+    "seconds": 5399.75,
+    "gpu_seconds": 86396.0,
+    "startup_seconds": 30.0,
+    "first_step": 0,
+    "last_step": 4207,
+    "kept_step": 4200,
+    "repeated_steps": 7,
+    "lost_seconds": 8.5,
+    "end": "interrupted",
+    "unannounced": True,
+    "recorded": True,
+}
+_SECOND = {
+    **_FIRST,
+    "attempt": 1,
+    "task": "task-2",
+    "place": None,
+    "began_at": None,
+    "ended_at": None,
+    "seconds": 0.0,
+    "gpu_seconds": 0.0,
+    "startup_seconds": 0.0,
+    "first_step": None,
+    "last_step": None,
+    "kept_step": None,
+    "repeated_steps": 0,
+    "lost_seconds": 0.0,
+    "end": None,
+    "unannounced": False,
+    "recorded": False,
+}
+BILL = {
+    "allocations": [_FIRST, _SECOND],
+    "totals": {
+        "allocations": 2,
+        "interruptions": 1,
+        "seconds": 5399.75,
+        "node_seconds": 10799.5,
+        "gpu_seconds": 86396.0,
+        "waited_seconds": 180.0,
+        "startup_seconds": 30.0,
+        "lost_seconds": 8.5,
+        "lost_gpu_seconds": 136.0,
+        "repeated_steps": 7,
+    },
+}
 REFUSALS = {
     ("active", "resume"): "job 'NAME' is active; there is nothing to resume",
     ("paused", "rerun"): "job 'NAME' is paused; `nemo jobs resume NAME` goes on with it",
@@ -248,6 +304,8 @@ class Service:
             row = {"id": found["attempt_id"], "name": "att-x", "job": found["name"], "workspace": "default"}
             row |= {"seq": 0, "status": found["status"], "created_at": MADE, "is_current": True}
             return 200, row if len(rest) > 1 else {"data": [row]}
+        if kind == "bill":
+            return 200, {"job": found["name"], "workspace": "default", "status": found["status"], **BILL}
         if kind == "transitions":
             row = {"seq": 1, "job": found["name"], "step": "training", "from": "pending", "to": "active"}
             return 200, {"data": [{**row, "at": MADE, "who": "controller", "why": "the process runs"}]}

@@ -28,6 +28,7 @@ class _Jobs:
     update_job_control = Method(jobs.update_job_control)
     pause_all = Method(jobs.pause_all)
     get_job_status = Method(jobs.get_job_status)
+    get_job_bill = Method(jobs.get_job_bill)
     update_job_status_details = Method(jobs.update_job_status_details)
     list_transitions = Method(jobs.list_transitions)
     stream_events = Method(jobs.stream_events)
@@ -65,6 +66,7 @@ class _Jobs:
     rerun = Method(jobs.rerun_job)
     control = Method(jobs.update_job_control)
     get_status = Method(jobs.get_job_status)
+    bill = Method(jobs.get_job_bill)
     get_logs = Method(job_parts.list_job_logs)
 
 

@@ -77,6 +77,71 @@ class HelixJobAttemptResponse(models.ResponseModel):
     is_current: bool = False
 
 
+class AllocationLine(models.ResponseModel):
+    """One start of a step on the bill of its job; times in seconds."""
+
+    attempt: int = 0
+    """The number of the attempt, from 0."""
+    step: str
+    task: str
+    place: str | None = None
+    """Where it ran, where that does not go without saying."""
+    nodes: int = 1
+    gpus: int = 0
+    """On all nodes together."""
+    began_at: models.Moment | None = None
+    """When its command began; null while it waits, and where it never did."""
+    ended_at: models.Moment | None = None
+    waited_seconds: float = 0.0
+    """Before it began, since its step could have run: in queues, and after an interruption."""
+    seconds: float = 0.0
+    """How long its command ran."""
+    gpu_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    """Of that, until its first training step was finished."""
+    first_step: int | None = None
+    """The training step that it went on from; null of a step that does not train."""
+    last_step: int | None = None
+    """The last training step that it finished."""
+    kept_step: int | None = None
+    """The training step that its newest checkpoint, or an earlier one, has kept."""
+    repeated_steps: int = 0
+    """Training steps that another start has to do again."""
+    lost_seconds: float = 0.0
+    """How long it ran after what is kept of it was saved, where another start does that again."""
+    end: str | None = None
+    """``completed``, ``failed``, ``interrupted``, ``paused`` or ``cancelled``; null before its end."""
+    unannounced: bool = False
+    """Whether its place was taken away without a notice."""
+    recorded: bool = True
+    """Whether it left a record; else its times are those at which the service saw its status change."""
+
+
+class BillTotals(models.ResponseModel):
+    """The sums of a bill; times in seconds."""
+
+    allocations: int = 0
+    interruptions: int = 0
+    seconds: float = 0.0
+    node_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    lost_seconds: float = 0.0
+    lost_gpu_seconds: float = 0.0
+    repeated_steps: int = 0
+
+
+class JobBill(models.ResponseModel):
+    """What the allocations of a job used, waited for, and lost; all attempts, oldest first."""
+
+    job: str
+    workspace: str | None = None
+    status: Status
+    allocations: list[AllocationLine] = Field(default_factory=list)
+    totals: BillTotals = Field(default_factory=BillTotals)
+
+
 class _Entity(models.ResponseModel):
     id: str
     entity_id: str | None = None

@@ -44,7 +44,9 @@ from nemo_helix_plugin.jobs.requests import (
     UpdateHelixJobRequest,
 )
 from nemo_helix_plugin.jobs.responses import (
+    AllocationLine,
     AuthContext,
+    BillTotals,
     Checkpoint,
     ExecutionProfile,
     HelixJobAttemptResponse,
@@ -52,6 +54,7 @@ from nemo_helix_plugin.jobs.responses import (
     HelixJobStepResponse,
     HelixJobStepWithContext,
     HelixJobTaskResponse,
+    JobBill,
     JobControlRecord,
     PauseAllResponse,
     ProfileCheck,
@@ -73,10 +76,12 @@ from nemo_helix_plugin.jobs.statuses import TERMINAL, HelixJobStatus
 
 __all__ = [
     "TERMINAL",
+    "AllocationLine",
     "Amounts",
     "ArtifactStorageType",
     "AttemptSort",
     "AuthContext",
+    "BillTotals",
     "Checkpoint",
     "Container",
     "CpuExecutor",
@@ -108,6 +113,7 @@ __all__ = [
     "HelixJobTaskResponse",
     "HelixJobTaskStatus",
     "HelixJobTaskUpdate",
+    "JobBill",
     "JobControl",
     "JobControlRecord",
     "JobLogsQueryParams",

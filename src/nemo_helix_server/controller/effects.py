@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller import decide, failures, metrics_tail
+from nemo_helix_server.controller import allocation_ends, decide, failures, metrics_tail
 from nemo_helix_server.controller.continuation import ALLOCATIONS
 from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
@@ -19,7 +19,8 @@ from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
 from nemo_helix_server.executors.dispatch import Executors
-from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord
+from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
@@ -88,7 +89,7 @@ class Effects:
         for task, move, records in prepared:
             with self.error_isolation.apart(task.context.job_name), self.store.write() as unit:
                 # what the workload says of itself may be what cannot be written; how it ended can
-                happened += _write(unit, task, move, _EndRecords((), None, records.failure))
+                happened += _write(unit, task, move, _EndRecords((), None, records.failure, records.ended))
         return happened
 
     def act(self, task: DecidedStep) -> None:
@@ -148,7 +149,7 @@ class Effects:
         assert isinstance(task.decision, decide.Move)
         run = self.finder.run(task.context)
         pieces: Sequence[metrics_tail.MetricsPiece] = ()
-        progress = failure = None
+        progress = failure = ended = None
         if task.decision.event in _ENDS and run is not None:
             if task.seen is not None and task.seen.state is RunState.ABSENT:
                 with contextlib.suppress(ExecutorError):
@@ -158,6 +159,9 @@ class Effects:
                 progress = self.progress_ingestion.progress(task.context)
                 self.progress_ingestion.catalogue(task.context)
                 self.progress_ingestion.note_software(task.context)
+            if task.seen is not None:
+                with self.error_isolation.apart(task.context.job_name):
+                    ended = self._ended(task.context, task.seen)
         if task.decision.failed:
             tail: Sequence[str] = ()
             if run is not None:
@@ -165,7 +169,12 @@ class Effects:
                     tail = last_messages(self.executor.files(run).log(run))
             trainer = self.finder.trainer(task.context)
             failure = failures.explain(task.decision, task.seen, run, task.context, trainer, tail)
-        return _EndRecords(tuple(pieces), progress, failure)
+        return _EndRecords(tuple(pieces), progress, failure, ended)
+
+    def _ended(self, context: StepContext, seen: RunObservation) -> _EndedAllocation:
+        trainer = self.finder.trainer(context) if context.step.pausable else None
+        record = allocation_ends.record_of(context, seen, trainer)
+        return _EndedAllocation(record, self.starter.launches.place_name(context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +182,24 @@ class _EndRecords:
     pieces: tuple[metrics_tail.MetricsPiece, ...]
     progress: Mapping[str, Any] | None
     failure: failures.StepFailure | None
+    ended: _EndedAllocation | None = None
+
+    def write_end(self, unit: StoreWriter, step: Step) -> None:
+        """Keep what became of the start: with its task, and among what its place has done."""
+        if self.ended is None or step.task is None:
+            return
+        record = self.ended.record
+        if step.pausable:
+            begun = unit.series.writers_start(step.job_id, step.name).step
+            record = replace(record, first_step=min(begun, record.last_step or 0))
+        unit.tasks.note(step.id, step.task, {RECORD: record.to_json()})
+        if record.seconds:
+            unit.places.count(self.ended.place, seconds=record.seconds, interrupted=record.unannounced)
+
+
+class _EndedAllocation(NamedTuple):
+    record: AllocationRecord
+    place: str
 
 
 class _Prepared(NamedTuple):
@@ -226,6 +253,8 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
             error=failure.error if failure else None,
         ),
     )
+    if moved is not None:
+        records.write_end(unit, step)
     noted = dict(failure.attempt_details) if failure else {}
     if "queued_reason" in step.status_details:
         noted["queued_reason"] = None

@@ -16,9 +16,11 @@ from nemo_helix_server.customizer.facts import ENGINE_PROGRAM, PYTHON_PROGRAM, E
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds, RunPlace
 from nemo_helix_server.isolation import Isolation, IsolationFolders
+from nemo_helix_server.jobs.allocations import size_of
+from nemo_helix_server.jobs.interruptions import ExpectedInterruptions
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import ProfileSettings
-from nemo_helix_server.storage import secret_store
+from nemo_helix_server.storage import run_lookup, secret_store
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import StepPaths
 from nemo_runs import secret_refs
@@ -89,19 +91,24 @@ class Launches:
         executor = spec["executor"]
         return self.profile(executor["provider"], executor.get("profile") or "default")
 
+    def place_name(self, context: StepContext) -> str:
+        """Where a step runs, as interruptions are counted: its execution profile, with its partition."""
+        partition = self.settings(context).partition_name
+        profile = run_lookup.profile_of(context.step.spec)
+        return f"{profile}, partition {partition}" if partition else profile
+
     def turn(self, step: Step) -> tuple[float, int]:
         """A step's place among those that wait, smallest first: since when its turn counts."""
         return turn(self.clock, step.turn_at or step.created_at, step.turn_mark)
 
     def needs(self, spec: Mapping[str, Any]) -> ResourceNeeds:
         """What a step asks for; raises `LaunchError` for what is not an amount."""
-        executor = spec["executor"]
-        resources = executor.get("resources") or {}
+        resources = spec["executor"].get("resources") or {}
         asked = resources.get("requests") or {}
-        wants = executor["provider"] in {"gpu", "gpu_distributed"}
+        size = size_of(spec)
         return ResourceNeeds(
-            nodes=int(resources.get("num_nodes") or 1),
-            gpus=int(resources.get("num_gpus", 1) or 0) if wants else 0,
+            nodes=size.nodes,
+            gpus=size.gpus // size.nodes,
             cpus=float(quantity(asked["cpu"])) if asked.get("cpu") else None,
             memory_bytes=amount(asked["memory"]) if asked.get("memory") else None,
             shm_bytes=amount(resources["shm_size"]) if resources.get("shm_size") else None,
@@ -184,10 +191,12 @@ class Launches:
         checkpoint: str | None,
         paths: StepPaths,
         place: RunPlace,
+        interruptions: ExpectedInterruptions | None = None,
     ) -> Launch:
         """Everything about a start; raises `LaunchError` without a secret.
 
-        ``checkpoint`` and ``paths`` are as the run sees them, ``place`` is where it runs.
+        ``checkpoint`` and ``paths`` are as the run sees them, ``place`` is where it runs, and
+        ``interruptions`` is what it must expect there.
         """
         self.check(context)
         settings = self.settings(context)
@@ -198,8 +207,8 @@ class Launches:
         own = self._own(context, run, paths, references)
         if checkpoint is not None:
             own["NEMO_JOB_CHECKPOINT"] = checkpoint
-        if settings.seconds_between_interruptions is not None:
-            own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{settings.seconds_between_interruptions:g}"
+        if interruptions is not None and interruptions.known is not None:
+            own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{interruptions.known:g}"
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
         environment = {**self.environment(context, place), **own}
         folders = self._isolation_folders(context, paths, checkpoint)

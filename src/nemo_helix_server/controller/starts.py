@@ -25,7 +25,8 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.dispatch import Executors
-from nemo_helix_server.jobs import identifiers, stamps, states
+from nemo_helix_server.jobs import identifiers, interruptions, stamps, states
+from nemo_helix_server.jobs.interruptions import ExpectedInterruptions
 from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
@@ -40,6 +41,8 @@ from nemo_runs.errors import RunsError
 WHO = "controller"
 _REMOVAL_LOOK = 1.0
 """Seconds until a job is looked at again whose earlier files are being removed."""
+EXPECTED_INTERRUPTIONS = "expected_interruptions"
+"""Key of a step's status details: what the newest start has to expect, and from what."""
 _KNOWN = ""
 _WAITS_LONGER = "its last allocations brought no new checkpoint, so it waits a while"
 _LOG = logging.getLogger(__name__)
@@ -147,6 +150,7 @@ class Starter:
                 checkpoint=self._checkpoint(context, run, files),
                 paths=files.paths(run),
                 place=place,
+                interruptions=self._interruptions(context),
             )
             self.executor.start(run, launch)
         except AlreadyStartedError:
@@ -159,6 +163,19 @@ class Starter:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
             with self.store.write() as unit:
                 unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
+
+    def _interruptions(self, context: StepContext) -> ExpectedInterruptions | None:
+        """What a training must expect of its place, which the step's details show."""
+        if not context.step.pausable:
+            return None
+        given = self.launches.settings(context).seconds_between_interruptions
+        place = self.launches.place_name(context)
+        with self.store.write() as unit:
+            found = interruptions.expected(place, given, unit.places.seen(place))
+            shown = {EXPECTED_INTERRUPTIONS: found.to_json()}
+            unit.steps.note(context.step.id, shown)
+            unit.attempts.note(context.step.attempt_id, shown)
+        return found
 
     def _take_over(self, context: StepContext, files: RunStorage, run: StepRun) -> None:
         """What earlier starts have left with another executor comes here, where every one finds it."""

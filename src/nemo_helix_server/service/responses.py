@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nemo_helix_server.jobs import identifiers, retention
+from nemo_helix_server.jobs.bill import BilledAllocation, totals
 from nemo_helix_server.jobs.model import Attempt, Job, Result, Step, StepContext, StepTask, TransitionRow
 from nemo_helix_server.jobs.ports import StorageLimits
-from nemo_runs.clock import Clock, wire
+from nemo_runs.clock import SECOND, Clock, wire
 
 Document = dict[str, Any]
 
@@ -186,6 +187,43 @@ def result(row: Result, of: Job) -> Document:
         "download_url": f"{base}/download",
         "created_at": wire(row.created_at),
         "updated_at": wire(row.updated_at),
+    }
+
+
+def bill(of: Job, lines: Sequence[BilledAllocation]) -> Document:
+    """What the allocations of a job came to, in seconds."""
+    return {
+        "job": of.name,
+        "workspace": of.workspace,
+        "status": of.status.value,
+        "allocations": [_billed(line) for line in lines],
+        "totals": totals(lines),
+    }
+
+
+def _billed(line: BilledAllocation) -> Document:
+    record = line.record
+    moments = {"began_at": record.began_at, "ended_at": None if line.running else record.ended_at}
+    return {
+        "attempt": line.attempt,
+        "step": line.step,
+        "task": line.task,
+        "place": record.place or None,
+        "nodes": record.nodes,
+        "gpus": record.gpus,
+        **{name: None if at is None else wire(round(at * SECOND)) for name, at in moments.items()},
+        "waited_seconds": round(line.waited_seconds, 3),
+        "seconds": round(record.seconds, 3),
+        "gpu_seconds": round(record.seconds * record.gpus, 3),
+        "startup_seconds": round(record.startup_seconds, 3),
+        "first_step": record.first_step,
+        "last_step": record.last_step,
+        "kept_step": record.kept_step,
+        "repeated_steps": line.repeated_steps,
+        "lost_seconds": round(line.lost_seconds, 3),
+        "end": line.end,
+        "unannounced": record.unannounced,
+        "recorded": line.recorded,
     }
 
 

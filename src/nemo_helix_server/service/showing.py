@@ -6,6 +6,7 @@ from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import UnknownNameError
+from nemo_helix_server.jobs import bill
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.jobs.pages import page_of
@@ -15,6 +16,8 @@ from nemo_helix_server.service.responses import Document
 from nemo_helix_server.store.job_reader import EVERYWHERE
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 from nemo_helix_server.store.reader import StoreReader
+
+_MOST_TRANSITIONS = 100_000
 
 
 class Showing(Lookups):
@@ -162,6 +165,24 @@ class Showing(Lookups):
         if found is None:
             raise UnknownNameError(f"job '{job.name}' has no result '{result}'")
         return responses.result(found, job)
+
+    def bill(self, workspace: str, name: str) -> Document:
+        """What the allocations of a job used, waited for, and lost; oldest first."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            attempts = sorted(reader.attempts.of_job(job.id).items, key=lambda one: one.seq)
+            history = reader.transitions.since(TransitionQuery(job_id=job.id, limit=_MOST_TRANSITIONS))
+            steps = [
+                bill.BilledStep(
+                    attempt,
+                    step,
+                    reader.tasks.of_step(step.id),
+                    [row for row in history if row.step_id == step.id and row.about != "task"],
+                )
+                for attempt in attempts
+                for step in reader.steps.of_attempt(attempt.id)
+            ]
+        return responses.bill(job, bill.lines(steps, self.clock.now()))
 
     def transitions(
         self, workspace: str, name: str | None = None, *, after: int = 0, limit: int = 1000

@@ -13,7 +13,7 @@ from nemo_helix_server.store.metric_series import SeriesReader
 from nemo_helix_server.store.session import StoreSession
 from nemo_helix_server.store.steps import StepReader, TaskReader
 from nemo_helix_server.store.tracker_runs import TrackerRunReader
-from nemo_helix_server.store.transitions import TransitionReader
+from nemo_helix_server.store.transitions import PlaceReader, TransitionReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class StoreReader:
     workspaces: WorkspaceReader
     entities: EntityReader
     tracker_runs: TrackerRunReader
+    places: PlaceReader
 
 
 def reader(session: StoreSession) -> StoreReader:
@@ -53,4 +54,5 @@ def reader(session: StoreSession) -> StoreReader:
         workspaces=WorkspaceReader(session),
         entities=EntityReader(session),
         tracker_runs=TrackerRunReader(session),
+        places=PlaceReader(session),
     )

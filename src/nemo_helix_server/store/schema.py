@@ -248,6 +248,16 @@ tails = Table(
     Column("offset", BigInteger, nullable=False),
 )
 
+place_days = Table(
+    "place_days",
+    metadata,
+    Column("place", Name, primary_key=True),
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("allocations", Integer, nullable=False),
+    Column("interruptions", Integer, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
 # Without a foreign key: a pinned one outlives the job.
 checkpoints = Table(
     "checkpoints",

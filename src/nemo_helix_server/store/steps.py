@@ -265,6 +265,14 @@ class TaskWriter(TaskReader):
             )
         return task
 
+    def note(self, step_id: str, name: str, details: Mapping[str, Any]) -> None:
+        """Merge into the details of a task, and of nothing else."""
+        task = self.named(step_id, name)
+        if task is not None:
+            merged = stamps.merged(task.status_details, details)
+            here = schema.tasks.c.id == task.id
+            self.connection.execute(update(schema.tasks).where(here), {"status_details": merged})
+
     def follow(self, step: Step, event: StatusEvent) -> None:
         """Let the newest task go where its step went."""
         task = self.named(step.id, step.task) if step.task else None

@@ -1,20 +1,24 @@
-"""The history: every change of a status, kept for good."""
+"""What has happened: every change of a status, kept for good, and how often places interrupted steps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.jobs import interruptions
+from nemo_helix_server.jobs.interruptions import SeenInterruptions
 from nemo_helix_server.jobs.model import Job, Step, TransitionRow
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.queries import TransitionQuery
 from nemo_helix_server.store.session import StorePart
+from nemo_runs.clock import SECOND
 
-_transitions = schema.transitions.c
+_transitions, _days = schema.transitions.c, schema.place_days.c
+_DAY = 86_400 * SECOND
 
 _INSERT = insert(schema.transitions)
 
@@ -77,3 +81,39 @@ class TransitionWriter(TransitionReader):
             "why": why,
             "about": "task" if task else "step" if step else "job",
         }
+
+
+class PlaceReader(StorePart):
+    """How often places have interrupted the steps that ran there."""
+
+    def seen(self, place: str) -> SeenInterruptions:
+        """What the allocations of a place came to, of its newest days."""
+        sums = (func.sum(_days.allocations), func.sum(_days.interruptions), func.sum(_days.seconds))
+        query = select(*sums).where(_days.place == place, _days.day > self.now // _DAY - interruptions.DAYS)
+        allocations, interrupted, seconds = self.connection.execute(query).one()
+        return SeenInterruptions(
+            allocations=int(allocations or 0), interruptions=int(interrupted or 0), seconds=seconds or 0.0
+        )
+
+
+class PlaceWriter(PlaceReader):
+    """Counting the ends of allocations."""
+
+    def count(self, place: str, *, seconds: float, interrupted: bool) -> None:
+        """One allocation of a place has ended after so many seconds; days that count no more are dropped."""
+        day = self.now // _DAY
+        here = (_days.place == place, _days.day == day)
+        if self.connection.execute(select(_days.day).where(*here)).first() is None:
+            old = _days.day <= day - interruptions.DAYS
+            self.connection.execute(delete(schema.place_days).where(_days.place == place, old))
+            nothing = {"place": place, "day": day, "allocations": 0, "interruptions": 0, "seconds": 0.0}
+            self.connection.execute(insert(schema.place_days), nothing)
+        self.connection.execute(
+            update(schema.place_days)
+            .where(*here)
+            .values(
+                allocations=_days.allocations + 1,
+                interruptions=_days.interruptions + int(interrupted),
+                seconds=_days.seconds + seconds,
+            )
+        )

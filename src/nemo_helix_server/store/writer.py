@@ -15,7 +15,7 @@ from nemo_helix_server.store.session import StoreSession
 from nemo_helix_server.store.status_writer import StatusWriter
 from nemo_helix_server.store.steps import StepWriter, TaskWriter
 from nemo_helix_server.store.tracker_runs import TrackerRunWriter
-from nemo_helix_server.store.transitions import TransitionWriter
+from nemo_helix_server.store.transitions import PlaceWriter, TransitionWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class StoreWriter(StoreReader):
     workspaces: WorkspaceWriter
     entities: EntityWriter
     tracker_runs: TrackerRunWriter
+    places: PlaceWriter
     statuses: StatusWriter
 
 
@@ -67,6 +68,7 @@ def writer(session: StoreSession) -> StoreWriter:
         workspaces=WorkspaceWriter(session, entities),
         entities=entities,
         tracker_runs=TrackerRunWriter(session),
+        places=PlaceWriter(session),
         statuses=StatusWriter(
             session, jobs=jobs, attempts=attempts, steps=steps, tasks=tasks, transitions=transitions
         ),

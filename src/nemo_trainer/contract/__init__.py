@@ -49,11 +49,12 @@ from nemo_trainer.contract.names import (
     EXIT_PAUSED,
     MANIFEST,
     PINNED,
+    PRESUMED_BETWEEN_INTERRUPTIONS,
     STACKS_SIGNAL,
     TrainerPaths,
 )
 from nemo_trainer.contract.outputs import Outputs, read_outputs, verify_outputs, write_outputs
-from nemo_trainer.contract.progress import read_progress, write_progress
+from nemo_trainer.contract.progress import TRAINING_SINCE, read_progress, write_progress
 
 __all__ = [
     "EXIT_BAD_SPEC",
@@ -64,7 +65,9 @@ __all__ = [
     "EXIT_PAUSED",
     "MANIFEST",
     "PINNED",
+    "PRESUMED_BETWEEN_INTERRUPTIONS",
     "STACKS_SIGNAL",
+    "TRAINING_SINCE",
     "WANTS",
     "Allocation",
     "BadSpecError",

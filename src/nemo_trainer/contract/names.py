@@ -49,6 +49,8 @@ GENERATION = "NEMO_JOB_GENERATION"
 RANK = "RANK"
 """Number of this process among those of one training; only 0, or a process without it, writes."""
 
+PRESUMED_BETWEEN_INTERRUPTIONS = 86_400.0
+"""Seconds until a place interrupts without notice, where nobody has measured that: one a day."""
 STACKS_SIGNAL = signal.SIGUSR2
 """Every process with a session writes the stacks of its threads to standard error on it, and goes on."""
 

@@ -118,10 +118,21 @@ def saves(found: Record) -> str:
         _part_of(chosen.get(key)) for key in ("seconds", "save_seconds", "between_interruptions")
     )
     how = "measured" if chosen.get("save_measured") else "estimated"
-    often = "measured" if chosen.get("interruptions_measured") else "presumed"
+    often = _measured(found) if chosen.get("interruptions_measured") else "presumed"
     return (
         f"every {seconds}, {_CHOSEN_BY[str(chosen['chosen_by'])]} (a save takes {save}, {how}; interrupted "
         f"every {between}, {often})"
+    )
+
+
+def _measured(found: Record) -> str:
+    """What the time between interruptions was measured from, where the service has measured it."""
+    expected = found.get("expected_interruptions")
+    if not isinstance(expected, Mapping) or expected.get("basis") != "measured":
+        return "measured"
+    return (
+        f"measured: {expected.get('interruptions_seen')} in {_part_of(expected.get('seconds_seen'))} "
+        f"of {expected.get('place')}"
     )
 
 

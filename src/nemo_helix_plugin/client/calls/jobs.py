@@ -154,6 +154,13 @@ def get_job_status(
     return single(request, types.HelixJobStatusResponse)
 
 
+def get_job_bill(
+    *, name: str, workspace: str | None = None
+) -> Call[responses.NemoResponse[types.JobBill], responses.NemoResponse[types.JobBill]]:
+    """Get what each allocation of a job used, waited for, and lost."""
+    return single(Request("GET", JOB + "/bill", {"name": name, "workspace": workspace}), types.JobBill)
+
+
 def update_job_status_details(*, name: str, body: Fields, workspace: str | None = None) -> JobCall:
     """Merge details into those of the current attempt."""
     return _on_job("PATCH", "/status-details", name, workspace, dict(body))

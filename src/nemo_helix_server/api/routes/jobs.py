@@ -169,6 +169,12 @@ def get_job_status(workspace: PathName, name: PathName, service: Service) -> Res
     return metrics_response(types.HelixJobStatusResponse, service.jobs.status(workspace, name))
 
 
+@router.get("/{name}/bill", response_model=types.JobBill, responses=answers(404, 422), dependencies=READS)
+def get_job_bill(workspace: PathName, name: PathName, service: Service) -> Document:
+    """What each allocation of a job used, waited for, and lost."""
+    return service.jobs.bill(workspace, name)
+
+
 @router.patch(
     "/{job}/status-details",
     response_model=types.HelixJobResponse,

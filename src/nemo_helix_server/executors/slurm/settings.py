@@ -143,6 +143,11 @@ class SlurmSettings(ProfileSettings):
         return self
 
     @property
+    def partition_name(self) -> str | None:
+        """See `ProfileSettings`."""
+        return self.partition
+
+    @property
     def is_shared(self) -> bool:
         """See `ProfileSettings`."""
         return self.shares_user

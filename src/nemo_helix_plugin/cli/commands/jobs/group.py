@@ -25,6 +25,7 @@ _COMMANDS = {
     "attempts": Lazy(f"{_HERE}.attempts:attempts", "The runs of a job; reruns make new ones."),
     "checkpoints": Lazy(f"{_HERE}.checkpoints:checkpoints", "What training saved; keep one for good."),
     "results": Lazy(f"{_HERE}.results:results", "What a job made."),
+    "bill": Lazy(f"{_HERE}.bill:bill", "What a job's allocations used, waited for, and lost."),
     "transitions": Lazy(f"{_HERE}.show:transitions", "Every change of status: when, who, why."),
     "list-execution-profiles": Lazy(f"{_HERE}.show:list_execution_profiles", "Where steps can run."),
     "steps": Lazy(f"{_HERE}.steps:steps", "The steps of a job, for tools."),

@@ -204,6 +204,7 @@ def test_a_log_of_which_there_is_more_says_how_to_go_on(service, nemo):
         ("tasks", "get", "task-1", "--job", DONE, "--step", "training"),
         ("tasks", "create-or-update", "task-1", "--job", DONE, "--step", "training", "--status", "active"),
         ("transitions", DONE),
+        ("bill", DONE),
         ("list-execution-profiles",),
         ("get-status", DONE),
     ],
