@@ -63,8 +63,7 @@ LAYERS = {
     "nemo_gym": (
         "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
-        "harness",
-        "agents verifiers serving services chain",
+        "agents verifiers harness serving services chain",
         "rollouts",
         "orchestration",
         "cli",

@@ -9,7 +9,7 @@ Outsiders add their own through the entry-point groups ``nemo_gym.agents`` and `
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
@@ -127,6 +127,19 @@ class Estimate:
     std_error: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogLikelihood:
+    """How likely a model finds some tokens after others."""
+
+    value: float
+    """The sum of their log-probabilities, natural logarithms."""
+    greedy: bool
+    """Whether each of them is the likeliest there."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    """What the server counted for it."""
+
+
 class Policy(Protocol):
     """A model that answers."""
 
@@ -136,6 +149,13 @@ class Policy(Protocol):
         ``params`` are those of the OpenAI Responses API (``input``, ``temperature``, ``top_p``,
         ``max_output_tokens``, …); the answer is a Responses object regardless of the server's API.
         Raises `nemo_gym.rollouts.policy.client.PolicyError` when no answer could be had within its bounds.
+        """
+        ...
+
+    async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
+        """How likely the tokens of ``continuation`` are after those of ``context``, of which there is one.
+
+        Raises as `respond` does, also where the server gives no log-probabilities for prompts.
         """
         ...
 

@@ -11,7 +11,10 @@ from nemo_gym.types import Agent
 AGENTS = plugins.PluginKind(
     noun="agent",
     group="nemo_gym.agents",
-    built_in={"single_turn": "nemo_gym.agents.single_turn:SingleTurnAgent"},
+    built_in={
+        "lm_eval": "nemo_gym.harness.agent:HarnessAgent",
+        "single_turn": "nemo_gym.agents.single_turn:SingleTurnAgent",
+    },
     article="an",
 )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PREFIX = "lm_eval/"
 TYPE = "lm_eval"
-"""The type of the verifier that grades such a benchmark."""
+"""The type of the agent that asks for such a benchmark, and of the verifier that grades it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ def configuration(name: str) -> dict[str, Any]:
             "name": name,
             "lm_eval": {"task": name.removeprefix(PREFIX)},
             "datasets": {},
+            "agent": {"type": TYPE},
             "verifier": {"type": TYPE},
         }
     }

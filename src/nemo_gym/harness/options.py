@@ -29,6 +29,8 @@ class HarnessOptions(BaseModel):
     system_instruction: str | None = None
     gen_kwargs: dict[str, Any] = {}
     """Laid over the ``generation_kwargs`` of each task."""
+    max_length: Annotated[int, Field(ge=8)] = 2048
+    """Tokens of the longest text whose likelihood is asked for; contexts are cut from the left."""
     score: str | None = None
     """The metric that is the reward, as ``metric,filter``; null: the first one that is a number in [0, 1]."""
     bootstrap_iters: Annotated[int, Field(ge=0)] = 100_000

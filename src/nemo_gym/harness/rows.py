@@ -60,17 +60,16 @@ class HarnessRows:
         }
 
 
-def with_messages(options: HarnessOptions, api: str) -> bool:
-    """Whether questions are messages rather than one text."""
-    return options.apply_chat_template if options.apply_chat_template is not None else api != "completions"
-
-
-def settings(options: HarnessOptions, api: str) -> dict[str, Any]:
+def settings(options: HarnessOptions, api: str, tokenizer: str | None) -> dict[str, Any]:
     """How the worker makes requests."""
+    chosen = options.apply_chat_template
     return {
         "num_fewshot": options.num_fewshot,
         "fewshot_seed": options.fewshot_seed,
-        "chat": with_messages(options, api),
+        "chat": chosen is not False and api != "completions",
+        "template": bool(chosen),
+        "tokenizer": tokenizer,
+        "max_length": options.max_length,
         "fewshot_as_multiturn": options.fewshot_as_multiturn,
         "system_instruction": options.system_instruction,
         "gen_kwargs": options.gen_kwargs or None,
@@ -78,10 +77,10 @@ def settings(options: HarnessOptions, api: str) -> dict[str, Any]:
     }
 
 
-def find(options: HarnessOptions, api: str) -> HarnessRows | None:
+def find(options: HarnessOptions, api: str, tokenizer: str | None = None) -> HarnessRows | None:
     """The rows that were made before and still hold, or ``None``. Nothing of lm-eval is started."""
     try:
-        found = json.loads(_note(options, api).read_text(encoding="utf-8"))
+        found = json.loads(_note(options, api, tokenizer).read_text(encoding="utf-8"))
         rows = HarnessRows(**{item.name: found[item.name] for item in fields(HarnessRows)})
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -93,33 +92,40 @@ def find(options: HarnessOptions, api: str) -> HarnessRows | None:
 
 
 def ensure(
-    options: HarnessOptions, api: str, *, report: Report, environ: Mapping[str, str] = os.environ
+    options: HarnessOptions,
+    api: str,
+    tokenizer: str | None = None,
+    *,
+    report: Report,
+    environ: Mapping[str, str] = os.environ,
 ) -> HarnessRows:
     """The rows, made first where they are not there. What that would download is reported before.
 
     Raises `ConfigError` for a task that is unknown or cannot be run, `DataError` for data that is not there.
     """
-    if options.apply_chat_template and api == "completions":
+    if options.apply_chat_template and api == "completions" and tokenizer is None:
         raise ConfigError(
             "benchmark.lm_eval.apply_chat_template: the completions API takes one text, and only the server "
-            "knows the model's template; use policy_api=chat."
+            "knows the model's template; use policy_api=chat, or set policy_tokenizer."
         )
-    found = find(options, api)
-    return found if found is not None else _make(options, api, report, environ)
+    found = find(options, api, tokenizer)
+    return found if found is not None else _make(options, api, tokenizer, report, environ)
 
 
-def _make(options: HarnessOptions, api: str, report: Report, environ: Mapping[str, str]) -> HarnessRows:
+def _make(
+    options: HarnessOptions, api: str, tokenizer: str | None, report: Report, environ: Mapping[str, str]
+) -> HarnessRows:
     name = names.PREFIX + options.task
     offline = any(environ.get(variable, "") not in {"", "0"} for variable in _OFFLINE)
     worker = Worker(
         environment.ensure_python(report, environ), environment.worker_environ(environ, offline=offline)
     )
     try:
-        opened = open_task(worker, options, api, report=report)
+        opened = open_task(worker, options, api, tokenizer, report=report)
         if opened["downloads"]:
             report(_announcement(name, opened["downloads"], offline=offline))
         report(f"making the rows of {name}, once for these settings")
-        note = _note(options, api)
+        note = _note(options, api, tokenizer)
         note.parent.mkdir(parents=True, exist_ok=True)
         unfinished = note.with_name(f".{uuid.uuid4().hex[:12]}.tmp")
         try:
@@ -145,13 +151,19 @@ def _make(options: HarnessOptions, api: str, report: Report, environ: Mapping[st
 
 
 def open_task(
-    worker: Worker, options: HarnessOptions, api: str, *, report: Report, repeats: int | None = None
+    worker: Worker,
+    options: HarnessOptions,
+    api: str,
+    tokenizer: str | None = None,
+    *,
+    report: Report,
+    repeats: int | None = None,
 ) -> dict[str, Any]:
     """Have the worker read the definitions. Raises `ConfigError` for what cannot be run."""
     asked = {
         "task": options.task,
         "include_path": [str(folder) for folder in options.include_path],
-        "settings": settings(options, api),
+        "settings": settings(options, api, tokenizer),
         "repeats": repeats,
     }
     index: Path | None = environment.index_file()
@@ -207,10 +219,10 @@ def _save(note: Path, rows: HarnessRows) -> None:
     files.replace_file(note, json.dumps(values, indent=2).encode() + b"\n")
 
 
-def _note(options: HarnessOptions, api: str) -> Path:
+def _note(options: HarnessOptions, api: str, tokenizer: str | None = None) -> Path:
     """Where it is written down what was made for these settings."""
     asked = {
-        **settings(options, api),
+        **settings(options, api, tokenizer),
         "include_path": [str(folder) for folder in options.include_path],
         "environment": environment.recipe().digest,
     }

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from nemo_gym.errors import GymError
 from nemo_gym.harness import environment, rows
+from nemo_gym.harness.agent import LIKELIHOODS, SCORED
 from nemo_gym.harness.options import HarnessOptions
 from nemo_gym.harness.process import HarnessError, Worker
 from nemo_gym.types import (
@@ -75,14 +76,18 @@ class HarnessVerifier:
         fields = {key: where[key] for key in ("task", "doc_id", "doc_hash")}
         try:
             worker = self._started() if self._ready.is_set() else await asyncio.to_thread(self._started)
-            found = await asyncio.wrap_future(worker.send("grade", answer=episode.text, **fields))
+            found = await asyncio.wrap_future(worker.send("grade", answer=_said(episode), **fields))
         except HarnessError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
         metrics = found["metrics"]
         key = chosen(metrics, self._task.score if self._task else None)
         return Verdict(
             None if key is None else float(metrics[key]),
-            extracted_answer=None if key is None else found["extracted"].get(key.partition(",")[2]),
+            extracted_answer=_likeliest(task, episode)
+            if SCORED in episode.fields
+            else None
+            if key is None
+            else found["extracted"].get(key.partition(",")[2]),
             fields={VALUES: {name: value for name, value in metrics.items() if not _is_number(value)}},
             metrics={name: value for name, value in metrics.items() if _is_number(value)},
         )
@@ -159,9 +164,23 @@ def estimates(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
     return found
 
 
-def _answer(rollout: GradedRollout) -> tuple[str, int, int, str]:
+def _answer(rollout: GradedRollout) -> tuple[str, int, int, Any]:
     where = rollout.task.row[FIELD]
-    return where["task"], where["doc_id"], rollout.task.rollout_index, rollout.episode.text
+    return where["task"], where["doc_id"], rollout.task.rollout_index, _said(rollout.episode)
+
+
+def _said(episode: Episode) -> Any:
+    """What the model said: its text, or the likelihoods that were asked for."""
+    return episode.fields.get(SCORED, episode.text)
+
+
+def _likeliest(task: Task, episode: Episode) -> str:
+    """Of several texts the likeliest one; of a single one its log-likelihood."""
+    scored = episode.fields[SCORED]
+    texts = task.row[LIKELIHOODS]["texts"]
+    if len(texts) < 2:
+        return repr(scored[0][0])
+    return str(max(zip(scored, texts, strict=False), key=lambda pair: pair[0][0])[1]).strip()
 
 
 def _finite(value: object) -> float | None:

@@ -26,6 +26,18 @@ def answer(prompt: str, repeat: int) -> str:
     return f" {first} + {second} = {total}.\n#### {total}"
 
 
+def likelihoods(tokens: list[int]) -> tuple[list[float | None], list[dict[str, float] | None]]:
+    """Log-probabilities of the tokens of a prompt, each by the four up to it, and the likeliest ones."""
+    values: list[float | None] = [None]
+    best: list[dict[str, float] | None] = [None]
+    for end in range(2, len(tokens) + 1):
+        number = int(hashlib.md5(repr(tokens[max(0, end - 4) : end]).encode()).hexdigest(), 16)
+        value = -(number % 4999) / 1000
+        values.append(value)
+        best.append({"a": value} if number % 3 else {"a": value, "b": value + 0.25})
+    return values, best
+
+
 class AnsweringServer:
     """``with AnsweringServer() as server: server.base_url``; the seed of a request is its repeat."""
 
@@ -61,6 +73,10 @@ class AnsweringServer:
         if "messages" in body:
             text = answer(json.dumps(body["messages"]), repeat)
             choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        elif isinstance(body["prompt"], list):
+            values, best = likelihoods([*body["prompt"], 7])
+            found = {"token_logprobs": values, "top_logprobs": best}
+            choice = {"index": 0, "text": "x", "logprobs": found, "finish_reason": "length"}
         else:
             choice = {"index": 0, "text": answer(body["prompt"], repeat), "finish_reason": "stop"}
         return {"id": "a", "object": "x", "created": 1, "model": "m", "choices": [choice], "usage": usage}

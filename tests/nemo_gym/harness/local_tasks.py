@@ -145,6 +145,73 @@ TASKS: dict[str, dict[str, Any]] = {
         "metric_list": [_EXACT],
     },
 }
+_SCORED = {key: value for key, value in _file("test").items() if key != "generation_kwargs"}
+_CHOICES = {
+    **_SCORED,
+    "output_type": "multiple_choice",
+    "doc_to_choice": "{{choices}}",
+    "doc_to_target": "label",
+    "fewshot_split": "train",
+}
+_MEAN = {"aggregation": "mean", "higher_is_better": True}
+LIKELIHOOD_TASKS: dict[str, dict[str, Any]] = {
+    "choices": {
+        **_CHOICES,
+        "num_fewshot": 2,
+        "metric_list": [
+            {"metric": "acc", **_MEAN},
+            {"metric": "acc_norm", **_MEAN},
+            {"metric": "acc_mutual_info", **_MEAN},
+            {"metric": "brier_score", "aggregation": "brier_score", "higher_is_better": False},
+        ],
+    },
+    "of_all_together": {
+        **_CHOICES,
+        "metric_list": [
+            {"metric": "mcc", "aggregation": "matthews_corrcoef", "higher_is_better": True},
+        ],
+    },
+    "several_contexts": {
+        **_CHOICES,
+        "doc_to_text": "label",
+        "doc_to_choice": "{{contexts}}",
+        "doc_to_target": "{{total}}.",
+        "metric_list": [{"metric": "acc", **_MEAN}],
+    },
+    "cloze": {
+        **_SCORED,
+        "output_type": "loglikelihood",
+        "doc_to_target": " {{total}}",
+        "metric_list": [
+            {"metric": "acc", **_MEAN},
+            {"metric": "perplexity", "aggregation": "perplexity", "higher_is_better": False},
+        ],
+    },
+    "whole_texts": {
+        **_SCORED,
+        "output_type": "loglikelihood_rolling",
+        "doc_to_text": "",
+        "doc_to_target": "{{long}}",
+        "metric_list": [
+            {"metric": "word_perplexity"},
+            {"metric": "byte_perplexity"},
+            {"metric": "bits_per_byte"},
+        ],
+    },
+    "subject_one": {**_CHOICES, "num_fewshot": 1, "metric_list": [{"metric": "acc", **_MEAN}]},
+    "subject_two": {
+        **_CHOICES,
+        "dataset_kwargs": _file("short")["dataset_kwargs"],
+        "num_fewshot": 1,
+        "metric_list": [{"metric": "acc", **_MEAN}],
+    },
+}
+SUBJECTS = {
+    "group": "subjects",
+    "task": ["subject_one", "subject_two"],
+    "aggregate_metric_list": [{"metric": "acc", "weight_by_size": False}],
+    "metadata": {"version": 2.0},
+}
 GROUP = {
     "group": "parts",
     "task": ["part_one", "part_two"],
@@ -160,9 +227,10 @@ def write(folder: Path) -> Path:
         rows = [_row(rng) for _ in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "own.py").write_text(PYTHON)
-    for name, config in TASKS.items():
+    for name, config in (TASKS | LIKELIHOOD_TASKS).items():
         write_task(folder, name, config)
-    (folder / "parts.yaml").write_text(yaml.safe_dump(GROUP))
+    for group in (GROUP, SUBJECTS):
+        (folder / f"{group['group']}.yaml").write_text(yaml.safe_dump(group))
     return folder
 
 
@@ -187,4 +255,6 @@ def _row(rng: random.Random) -> dict[str, Any]:
         "choices": choices,
         "label": choices.index(str(total)),
         "targets": [str(total), str(total + 3)],
+        "contexts": [f"{first} and {second} are {number},  so it is" for number in choices],
+        "long": " ".join(f"{first} and {second} are {total + number}." for number in range(70)),
     }

@@ -34,6 +34,7 @@ JOBS: list[dict[str, Any]] = [
     {"task": "set_on_the_line", "chat": True, **LINE},
     {"task": "parts", "chat": False},
 ]
+SCORED = ["choices", "of_all_together", "several_contexts", "cloze", "whole_texts", "subjects"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,8 @@ def theirs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("home")
     output = home / "theirs.json"
     python = environment.ensure_python(print, {"XDG_CACHE_HOME": str(CACHE.parent)})
-    argv = [str(python), str(HERE / "theirs.py"), str(folder), json.dumps(JOBS), str(output)]
+    jobs = [*JOBS, *({"task": name, "chat": False} for name in SCORED)]
+    argv = [str(python), str(HERE / "theirs.py"), str(folder), json.dumps(jobs), str(output)]
     environ = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home / "hf"), "PATH": "/usr/bin:/bin", "HOME": str(home)}
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -67,7 +69,9 @@ def server() -> Iterator[AnsweringServer]:
         yield running
 
 
-def run(job: dict[str, Any], folder: Path, server: AnsweringServer, output: Path) -> dict[str, Any]:
+def run(
+    job: dict[str, Any], folder: Path, server: AnsweringServer, output: Path, *more: str
+) -> dict[str, Any]:
     """Our summary of a task."""
     settings = {key: value for key, value in job.items() if key not in {"task", "chat"}}
     done = CliRunner().invoke(
@@ -75,8 +79,9 @@ def run(job: dict[str, Any], folder: Path, server: AnsweringServer, output: Path
         [
             *("eval", "run", "--benchmark", f"lm_eval/{job['task']}", "--include-path", str(folder)),
             *("--model", "m", "--model-url", server.base_url, "-o", str(output), "--json"),
-            *("num_repeats_add_seed=true", "benchmark.lm_eval.bootstrap_iters=1000"),
+            *("num_repeats_add_seed=true", "benchmark.lm_eval.bootstrap_iters=100"),
             f"policy_api={'chat' if job['chat'] else 'completions'}",
+            *more,
             *(f"benchmark.lm_eval.{key}={json.dumps(value)}" for key, value in settings.items()),
         ],
         catch_exceptions=False,
@@ -106,17 +111,47 @@ def test_prompts_grades_aggregates_and_standard_errors_are_those_of_lm_eval(
     assert prompts == {key: plain_prompt(sample["arguments"][0][0]) for key, sample in samples.items()}
 
     if all(row["_ng_rollout_index"] == 0 for row in rows):
-        for name, all_ in wanted["samples"].items():
-            for sample in all_:
-                row = next(
-                    r
-                    for r in rows
-                    if r["lm_eval"]["task"] == name and r["lm_eval"]["doc_id"] == sample["doc_id"]
-                )
-                for metric in sample["metrics"]:
-                    key = f"{metric},{sample['filter']}"
-                    assert {**row["lm_eval_values"], **row.get("_ng_metrics", {})}[key] == sample[metric]
+        same_grades(rows, wanted)
+    same_scores(ours, wanted)
 
+
+@pytest.mark.parametrize("task", SCORED)
+def test_likelihoods_grades_aggregates_and_standard_errors_are_those_of_lm_eval(
+    task: str, folder: Path, server: AnsweringServer, theirs: Any, tmp_path: Path
+) -> None:
+    output = tmp_path / "rollouts.jsonl"
+    more = (f"policy_tokenizer={folder / 'tokenizer'}", "benchmark.lm_eval.max_length=128")
+    ours = run({"task": task, "chat": False}, folder, server, output, *more)["metrics"]
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    wanted = theirs[task]
+    for name, all_ in wanted["samples"].items():
+        for sample in all_:
+            found = row_of(rows, name, sample)["lm_eval_likelihoods"]
+            said = [answers[0] for answers in sample["resps"]]
+            assert (found[0][0] if task == "whole_texts" else found) == (
+                said[0] if task == "whole_texts" else said
+            )
+    same_grades(rows, wanted)
+    same_scores(ours, wanted)
+
+
+def row_of(rows: list[Any], name: str, sample: Any) -> Any:
+    (found,) = (
+        row for row in rows if (row["lm_eval"]["task"], row["lm_eval"]["doc_id"]) == (name, sample["doc_id"])
+    )
+    return found
+
+
+def same_grades(rows: list[Any], wanted: Any) -> None:
+    for name, all_ in wanted["samples"].items():
+        for sample in all_:
+            row = row_of(rows, name, sample)
+            found = {**row["lm_eval_values"], **row.get("_ng_metrics", {})}
+            for metric in sample["metrics"]:
+                assert found[f"{metric},{sample['filter']}"] == sample[metric]
+
+
+def same_scores(ours: Any, wanted: Any) -> None:
     several = len(wanted["results"]) > 1
     expected = {}
     for name, values in wanted["results"].items():

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.engines import shared_cache
+from tests.mock_server import MockServer
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
@@ -42,7 +43,7 @@ def command(task: str, folder: Path, server: AnsweringServer, output: Path, *mor
     return [
         *(str(GYM), "eval", "run", "--benchmark", f"lm_eval/{task}", "--include-path", str(folder)),
         *("--model", "m", "--model-url", server.base_url, "-o", str(output), "--json", *more),
-        *("num_repeats_add_seed=true", "benchmark.lm_eval.bootstrap_iters=1000"),
+        *("num_repeats_add_seed=true", "benchmark.lm_eval.bootstrap_iters=100"),
     ]
 
 
@@ -100,7 +101,7 @@ def test_a_task_that_changed_refuses_to_resume_and_is_graded_again_if_its_questi
         again = run(
             [
                 *(str(GYM), "eval", "reverify", "--rollouts", str(output), "--benchmark", "lm_eval/filters"),
-                *("--include-path", str(folder), "--json", "benchmark.lm_eval.bootstrap_iters=1000"),
+                *("--include-path", str(folder), "--json", "benchmark.lm_eval.bootstrap_iters=100"),
             ],
             environ,
         )
@@ -135,3 +136,44 @@ def test_what_cannot_be_run_is_refused_by_name_before_the_first_request(
     assert "filters" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert refused.stdout == ""
+
+
+def tokenizer(folder: Path) -> str:
+    """A folder with a tokenizer of single bytes."""
+    alphabet = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = [chr(code) for code in alphabet] + [chr(256 + n) for n in range(256 - len(alphabet))]
+    vocabulary = {"<s>": 0, **{letter: number for number, letter in enumerate(letters, 1)}}
+    made = folder / "tokenizer"
+    made.mkdir()
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": []}
+    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": level, "decoder": level, "model": model}
+    (made / "tokenizer.json").write_text(json.dumps(whole))
+    (made / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"})
+    )
+    return str(made)
+
+
+def test_a_server_without_likelihoods_of_prompts_is_refused_before_anything_is_recorded(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "rollouts.jsonl"
+    with MockServer(models=["m"]) as server:
+        argv = command("choices", folder, server, output, f"policy_tokenizer={tokenizer(tmp_path)}")
+        refused = run(argv, environ)
+        assert server.requests == 1
+    assert refused.returncode == 1
+    assert "gives no log-probability for each token of a prompt" in refused.stderr
+    assert "it gave 0 log-probabilities" in refused.stderr
+    assert not output.exists()
+
+
+def test_likelihoods_without_a_tokenizer_are_refused_with_the_key_to_set(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    with AnsweringServer() as server:
+        refused = run(command("choices", folder, server, tmp_path / "rollouts.jsonl"), environ)
+        assert server.requests == 0
+    assert refused.returncode == 1
+    assert "set policy_tokenizer to" in refused.stderr

@@ -70,13 +70,13 @@ class OpenTask:
                 count += 1
         return {"rows": count, "repeats": building.repeats_of(tasks), "versions": self._versions(tasks)}
 
-    def grade(self, task: str, doc_id: int, doc_hash: str, answer: str) -> dict[str, Any]:
+    def grade(self, task: str, doc_id: int, doc_hash: str, answer: grading.Said) -> dict[str, Any]:
         """Grade one answer."""
         grader = self._grader(task)
         grader.check(doc_id, doc_hash)
         return grader.grade(doc_id, answer)
 
-    def answers(self, rows: list[tuple[str, int, int, str]]) -> None:
+    def answers(self, rows: list[tuple[str, int, int, grading.Said]]) -> None:
         """Take answers that will be added up."""
         self._answers.add(rows)
 

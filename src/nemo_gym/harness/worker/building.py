@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -19,10 +19,10 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.defaults import DEFAULT_MAX_GEN_TOKS, DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
 
 from nemo_gym.harness.worker.definitions import CannotRunError, Definition, Loaded, said
+from nemo_gym.harness.worker.encoding import Encoder
 
 _MOST_STOPS = 4
 """Stop texts that the chat API takes; answers are cut at the others when they are graded."""
-LIKELIHOODS = frozenset({"loglikelihood", "loglikelihood_rolling"})
 
 # lm-eval compiles a template again for every document
 utils.env.from_string = lru_cache(maxsize=4096)(utils.env.from_string)
@@ -35,7 +35,11 @@ class Settings:
     num_fewshot: int | None = None
     fewshot_seed: int | None = DEFAULT_OTHER_SEED
     chat: bool = False
-    """Messages for a chat API, in place of one text."""
+    """Messages for a chat API, in place of one text, where text is generated."""
+    template: bool = False
+    """The tokenizer's chat template, where likelihoods are asked for."""
+    tokenizer: str | None = None
+    max_length: int = 2048
     fewshot_as_multiturn: bool = True
     system_instruction: str | None = None
     gen_kwargs: Mapping[str, Any] | None = None
@@ -89,14 +93,15 @@ def repeats_of(tasks: Mapping[str, Any]) -> int:
 
 def instances_by_document(task: Any, settings: Settings) -> dict[int, list[Instance]]:
     """The requests of each document, in order; few-shot examples are drawn in the order of documents."""
+    template = _template(task, settings)
     try:
         task.build_all_requests(
             rank=0,
             world_size=1,
             system_instruction=settings.system_instruction,
-            apply_chat_template=settings.chat,
+            apply_chat_template=template is not None,
             fewshot_as_multiturn=settings.fewshot_as_multiturn,
-            chat_template=_messages_as_json if settings.chat else None,
+            chat_template=template,
         )
     except Exception as error:
         raise CannotRunError(
@@ -108,6 +113,30 @@ def instances_by_document(task: Any, settings: Settings) -> dict[int, list[Insta
     for instances in found.values():
         instances.sort(key=lambda instance: instance.idx)
     return found
+
+
+def _template(task: Any, settings: Settings) -> Callable[..., str] | None:
+    """What makes a prompt of messages; ``None`` where prompts are plain texts."""
+    if settings.chat and generates(task):
+        return _messages_as_json
+    return _encoder(settings).apply_chat_template if settings.template else None
+
+
+def generates(task: Any) -> bool:
+    """Whether a task asks for texts rather than for likelihoods."""
+    return task.OUTPUT_TYPE in {None, "generate_until"}
+
+
+def _encoder(settings: Settings) -> Encoder:
+    if settings.tokenizer is None:
+        raise CannotRunError(
+            "it asks for likelihoods of tokens, so the model's tokenizer is needed; set policy_tokenizer to "
+            "its name on the hub or to a folder"
+        )
+    return _made_encoder(settings.tokenizer, settings.max_length)
+
+
+_made_encoder = lru_cache(maxsize=1)(Encoder)
 
 
 def _messages_as_json(messages: list[dict[str, Any]], **_how: Any) -> str:
@@ -126,25 +155,47 @@ def rows(tasks: Mapping[str, Any], settings: Settings) -> Iterator[dict[str, Any
 
 def _task_rows(name: str, task: Any, settings: Settings) -> Iterator[dict[str, Any]]:
     documents = instances_by_document(task, settings)
+    chat = settings.chat and generates(task)
     for doc_id, instances in documents.items():
-        head = {"task": name, "doc_id": doc_id, "doc_hash": doc_hash(instances[0].doc)}
-        yield {
-            "lm_eval": head,
-            "doc": plain(instances[0].doc),
-            "target": target_of(task, instances[0].doc),
-            "responses_create_params": _params(name, instances, settings),
-        }
+        first = instances[0]
+        head = {"task": name, "doc_id": doc_id, "doc_hash": doc_hash(first.doc)}
+        kinds = {instance.request_type for instance in instances}
+        if kinds == {"generate_until"} and len(instances) == 1:
+            asked = {"responses_create_params": _params(name, first, settings, chat=chat)}
+        elif kinds == {"loglikelihood"} or (kinds == {"loglikelihood_rolling"} and len(instances) == 1):
+            asked = _likelihoods(name, instances, settings)
+        else:
+            raise CannotRunError(f"the task {name} mixes requests: {', '.join(sorted(kinds))}")
+        yield {"lm_eval": head, "doc": plain(first.doc), "target": target_of(task, first.doc), **asked}
 
 
-def _params(name: str, instances: list[Instance], settings: Settings) -> dict[str, Any]:
-    first = instances[0]
-    if len(instances) != 1 or first.request_type != "generate_until":
-        kinds = sorted({instance.request_type for instance in instances})
-        raise CannotRunError(f"the task {name} makes requests that cannot be asked yet: {', '.join(kinds)}")
-    if len(first.args) != 2:
+def _params(name: str, instance: Instance, settings: Settings, *, chat: bool) -> dict[str, Any]:
+    if len(instance.args) != 2:
         raise CannotRunError(f"the task {name} sends more than text with its questions")
-    prompt, kwargs = first.args
-    return {"input": json.loads(prompt) if settings.chat else prompt, **sampling(kwargs, settings.api)}
+    prompt, kwargs = instance.args
+    return {"input": json.loads(prompt) if chat else prompt, **sampling(kwargs, settings.api)}
+
+
+def _likelihoods(name: str, instances: list[Instance], settings: Settings) -> dict[str, Any]:
+    """Token ids of all pairs of a document; a context that several have is there once."""
+    encoder = _encoder(settings)
+    rolling = instances[0].request_type == "loglikelihood_rolling"
+    try:
+        pairs = encoder.windows(instances[0].args[0]) if rolling else encoder.pairs(instances)
+    except CannotRunError as error:
+        raise CannotRunError(f"the task {name}: {error}") from error
+    contexts: dict[tuple[int, ...], int] = {}
+    numbered = [[contexts.setdefault(tuple(first), len(contexts)), rest] for first, rest in pairs]
+    texts = [instance.args[-1] for instance in instances]
+    return {
+        "responses_create_params": {"input": instances[0].args[0] or texts[0]},
+        "likelihoods": {
+            "rolling": rolling,
+            "contexts": [list(context) for context in contexts],
+            "pairs": numbered,
+            "texts": [] if rolling else texts,
+        },
+    }
 
 
 def sampling(kwargs: Mapping[str, Any], api: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval import utils
@@ -13,6 +13,9 @@ from lm_eval.evaluator_utils import _process_results
 
 from nemo_gym.harness.worker.building import doc_hash, plain, until_of
 from nemo_gym.harness.worker.definitions import CannotRunError, Loaded
+
+Said = str | list[list[Any]]
+"""A text, or for each request of the document its log-likelihood and whether it is greedy."""
 
 
 class TaskGrader:
@@ -36,12 +39,24 @@ class TaskGrader:
         if doc_hash(self.document(doc_id)) != digest:
             raise CannotRunError(f"the data of the task {self.name} changed since its rows were made")
 
-    def instance(self, doc_id: int, answers: Iterable[str]) -> Instance:
-        """A request with its answers, each cut at the task's stop texts."""
-        meta = (self.name, doc_id, self._repeats)
-        made = Instance("generate_until", self.document(doc_id), ("", {}), 0, metadata=meta)
-        made.resps = [self._cut(answer) for answer in answers]
-        return made
+    def instances(self, doc_id: int, answers: Sequence[Said]) -> list[Instance]:
+        """The requests of a document with what the model said each time: a text, or likelihoods."""
+        meta, document = (self.name, doc_id, self._repeats), self.document(doc_id)
+        if isinstance(answers[0], str):
+            made = Instance("generate_until", document, ("", {}), 0, metadata=meta)
+            made.resps = [self._cut(str(answer)) for answer in answers]
+            return [made]
+        found = []
+        for number in range(len(answers[0])):
+            made = Instance("loglikelihood", document, ("", ""), number, metadata=meta)
+            made.resps = [self._likelihood(answer[number]) for answer in answers]
+            found.append(made)
+        return found
+
+    def _likelihood(self, said: Any) -> Any:
+        if self.task.OUTPUT_TYPE == "loglikelihood_rolling":
+            return said[0]
+        return said[0], said[1]
 
     def _cut(self, answer: str) -> str:
         for text in self._until:
@@ -54,28 +69,28 @@ class TaskGrader:
             ensemble.apply(instances)
         return list(instances[0].filtered_resps)
 
-    def grade(self, doc_id: int, answer: str) -> dict[str, Any]:
+    def grade(self, doc_id: int, answer: Said) -> dict[str, Any]:
         """The metrics of one answer, as though all repeats had given it, by ``metric,filter``."""
-        instance = self.instance(doc_id, [answer] * self._repeats)
+        instances = self.instances(doc_id, [answer] * self._repeats)
         found, extracted = {}, {}
-        for name in self.filtered([instance]):
-            value = instance.filtered_resps[name]
-            metrics = self.task.process_results(instance.doc, [value])
+        for name in self.filtered(instances):
+            values = [instance.filtered_resps[name] for instance in instances]
+            metrics = self.task.process_results(instances[0].doc, values)
             found.update({f"{metric},{name}": plain(score) for metric, score in metrics.items()})
-            extracted[name] = _one_text(value)
+            extracted[name] = _one_text(values)
         return {"metrics": found, "extracted": extracted}
 
-    def raw_metrics(self, answers: Mapping[int, Mapping[int, str]]) -> dict[tuple[str, str], list[Any]]:
+    def raw_metrics(self, answers: Mapping[int, Mapping[int, Said]]) -> dict[tuple[str, str], list[Any]]:
         """The metrics of all documents whose repeats are all there, as lm-eval's loop gathers them."""
         whole = [doc_id for doc_id in sorted(answers) if len(answers[doc_id]) == self._repeats]
-        instances = [
-            self.instance(doc_id, [answers[doc_id][k] for k in sorted(answers[doc_id])]) for doc_id in whole
+        each = [
+            self.instances(doc_id, [answers[doc_id][k] for k in sorted(answers[doc_id])]) for doc_id in whole
         ]
         found: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        for name in self.filtered(instances) if instances else ():
-            for instance in instances:
-                metrics = self.task.process_results(instance.doc, [instance.filtered_resps[name]])
-                for metric, value in metrics.items():
+        for name in self.filtered([instance for instances in each for instance in instances]) if each else ():
+            for instances in each:
+                values = [instance.filtered_resps[name] for instance in instances]
+                for metric, value in self.task.process_results(instances[0].doc, values).items():
                     found[metric, name].append(value)
         return found
 
@@ -90,14 +105,14 @@ class AnswersToAdd:
     """All answers of a run, until they are added up."""
 
     def __init__(self) -> None:
-        self._by_task: dict[str, dict[int, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
+        self._by_task: dict[str, dict[int, dict[int, Said]]] = defaultdict(lambda: defaultdict(dict))
 
-    def add(self, rows: Iterable[tuple[str, int, int, str]]) -> None:
+    def add(self, rows: Iterable[tuple[str, int, int, Said]]) -> None:
         """Take answers: task, document, repeat and text of each."""
         for task, doc_id, repeat, text in rows:
             self._by_task[task][doc_id].setdefault(repeat, text)
 
-    def of(self, task: str) -> Mapping[int, Mapping[int, str]]:
+    def of(self, task: str) -> Mapping[int, Mapping[int, Said]]:
         """The answers to a task's documents."""
         return self._by_task.get(task, {})
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym.agents.registry import load_agent
 from nemo_gym.rollouts.data.dataset import Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.data.prepare import ensure_data, with_definition
-from nemo_gym.rollouts.policy import apis
+from nemo_gym.rollouts.policy import apis, likelihoods
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_gym.rollouts.scores.whole_answers import load_grader
-from nemo_gym.types import Row, Task
+from nemo_gym.types import LogLikelihood, Row, Task
 
 UNNAMED = "MODEL"
 """Stands for the model's name where none is given."""
@@ -37,12 +37,24 @@ class _Asked(Exception):  # noqa: N818 - it ends an agent at its first question,
 class _Listener:
     """A policy that takes down what it is asked and never answers."""
 
-    def __init__(self) -> None:
-        self.params: Mapping[str, Any] | None = None
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._model = config.policy_model_name or UNNAMED
+        self.path = ""
+        self.body: Row | None = None
 
     async def respond(self, params: Mapping[str, Any]) -> Row:
-        if self.params is None:
-            self.params = json.loads(json.dumps(params))
+        if self.body is None:
+            api, role = self._config.policy_api, self._config.policy_system_role
+            self.path = apis.PATHS[api]
+            plain = json.loads(json.dumps(params))
+            self.body = apis.request_body(api, self._model, plain, system_role=role)
+        raise _Asked
+
+    async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
+        if self.body is None:
+            self.path = likelihoods.PATH
+            self.body = likelihoods.request_body(self._model, [*context, *continuation])
         raise _Asked
 
 
@@ -58,19 +70,13 @@ def first_requests(config: RunConfig, count: int, report: Any) -> Iterator[Previ
     grader = load_grader(chosen.benchmark, repeats=chosen.repeats)
     path = ensure_data(chosen, report=report)
     check_rows(chosen, path, grader, planned=Planned(0))
-    url = (config.policy_base_url or "").rstrip("/") + apis.PATHS[config.policy_api]
+    base = (config.policy_base_url or "").rstrip("/")
     for number, line in enumerate(materialize(chosen, read_rows(path, limit=chosen.limit))):
-        listener = _Listener()
+        listener = _Listener(config)
         try:
             asyncio.run(agent.run(Task(number, 0, json.loads(line)), listener))
         except Exception:
-            if listener.params is None:
+            if listener.body is None:
                 raise
-        if listener.params is not None:
-            body = apis.request_body(
-                config.policy_api,
-                config.policy_model_name or UNNAMED,
-                listener.params,
-                system_role=config.policy_system_role,
-            )
-            yield PreviewedRequest(number, url, body)
+        if listener.body is not None:
+            yield PreviewedRequest(number, base + listener.path, listener.body)

@@ -9,9 +9,11 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import orjson
 
 from nemo_gym.rollouts.collect import event_loop, preflight
 from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
@@ -24,7 +26,7 @@ from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.index_reader import nothing_to_ask
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.policy.backoff import RequestLimits
-from nemo_gym.rollouts.policy.client import HttpPolicy, open_session
+from nemo_gym.rollouts.policy.client import HttpPolicy, PolicyError, open_session
 from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.run_config.identity import identity_of
@@ -37,6 +39,15 @@ if TYPE_CHECKING:
 
 QUICK_ROLLOUTS = 50_000
 """Results that are added up in a second or two."""
+
+_PROBED_ROWS = 100
+_NOT_OFFERED = frozenset({200, 400, 404, 405, 415, 422, 501})
+"""Statuses with which a server says that it has no such route or takes no such request, or answers it with
+something else."""
+_CANNOT_SCORE = (
+    "policy_base_url: the benchmark asks for likelihoods, and this server gives no log-probability for each "
+    "token of a prompt, as vLLM does and llama.cpp's server does not"
+)
 
 _LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
 
@@ -147,6 +158,8 @@ class CollectorRun:
                 model = await self._model(session, prepared) if ask else None
                 if self._drain.reason is not None:
                     return None
+                if ask:
+                    await self._probe(prepared, policy)
                 with self._open(prepared, model, await asyncio.wrap_future(link)) as store:
                     if ask or not store.to_ask:
                         return await self._collect_into(store, prepared, policy)
@@ -178,6 +191,17 @@ class CollectorRun:
             if self._drain.poll():
                 return None
             raise
+
+    async def _probe(self, prepared: Prepared, policy: HttpPolicy) -> None:
+        """Let the agent see whether the server can do what it will ask for. Raises `EndpointError`."""
+        probe = getattr(prepared.agent, "probe", None)
+        if probe is None:
+            return
+        try:
+            await probe((orjson.loads(line) for line in islice(prepared.rows(), _PROBED_ROWS)), policy)
+        except PolicyError as error:
+            if error.http_status in _NOT_OFFERED:
+                raise EndpointError(f"{_CANNOT_SCORE}: {str(error).rstrip('.')}.") from error
 
     def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> OutputStore:
         config, facts = self._config, prepared.dataset

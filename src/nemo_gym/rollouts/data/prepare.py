@@ -28,6 +28,8 @@ from nemo_runs import json_lines
 from nemo_runs.suggestions import suggestion
 
 if TYPE_CHECKING:
+    from nemo_gym.harness.options import HarnessOptions
+    from nemo_gym.harness.rows import HarnessRows
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 
@@ -42,7 +44,7 @@ def data_path(config: RunConfig) -> Path:
     if config.benchmark.lm_eval is not None:
         from nemo_gym.harness import rows as harness_rows
 
-        made = harness_rows.find(config.benchmark.lm_eval, config.policy_api)
+        made = harness_rows.find(config.benchmark.lm_eval, config.policy_api, config.policy_tokenizer)
         return made.path if made is not None else job_paths.prepared_data("lm_eval") / "not made yet"
     return split_path(config, config.split)
 
@@ -104,9 +106,7 @@ def _writable(folder: Path) -> bool:
 def ensure_data(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> Path:
     """The file of rows, made first if it is not there and can be made; ``report`` hears about that."""
     if config.benchmark.lm_eval is not None and config.input_jsonl_fpath is None:
-        from nemo_gym.harness import rows as harness_rows
-
-        return harness_rows.ensure(config.benchmark.lm_eval, config.policy_api, report=report).path
+        return _harness_rows(config, config.benchmark.lm_eval, report).path
     if config.input_jsonl_fpath is None:
         return ensure_split(config, config.split, report=report)
     if not config.input_jsonl_fpath.is_file():
@@ -122,15 +122,19 @@ def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda
     harness = config.benchmark.lm_eval
     if harness is None:
         return config
-    from nemo_gym.harness import rows as harness_rows
-
-    made = harness_rows.ensure(harness, config.policy_api, report=report)
+    made = _harness_rows(config, harness, report)
     repeats = config.num_repeats if config.num_repeats is not None else made.repeats
     changed = {
         "lm_eval": harness.model_copy(update={"definition": made.definition}),
         "num_repeats": repeats,
     }
     return config.model_copy(update={"benchmark": config.benchmark.model_copy(update=changed)})
+
+
+def _harness_rows(config: RunConfig, harness: HarnessOptions, report: Callable[[str], None]) -> HarnessRows:
+    from nemo_gym.harness import rows
+
+    return rows.ensure(harness, config.policy_api, config.policy_tokenizer, report=report)
 
 
 def ensure_split(config: RunConfig, split: Split, *, report: Callable[[str], None] = lambda _: None) -> Path:

@@ -11,21 +11,30 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
 import yarl
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.policy import apis, errors, event_stream, http_body, provider_errors, refusals
+from nemo_gym.rollouts.policy import (
+    apis,
+    errors,
+    event_stream,
+    http_body,
+    likelihoods,
+    provider_errors,
+    refusals,
+)
+from nemo_gym.rollouts.policy.answers import MalformedAnswerError
 from nemo_gym.rollouts.policy.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.policy.errors import PolicyError
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.policy.notices import Retries
-from nemo_gym.types import Row
+from nemo_gym.types import LogLikelihood, Row
 from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
 from nemo_runs.sizes import size_in_words
@@ -63,6 +72,39 @@ class Endpoint:
     def without_key(self, text: str) -> str:
         """The text with the API key blotted out: servers like to repeat it."""
         return redact(text, [self.api_key.reveal()]) if self.api_key else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """One route of a server."""
+
+    url: yarl.URL
+    shown: str
+    """Without credentials and query."""
+
+    @classmethod
+    def of(cls, endpoint: Endpoint, path: str) -> _Place:
+        return cls(endpoint.url(path), endpoint.shown.rstrip("/") + path)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """How often one request was sent, and what became of it."""
+
+    attempt: int = 0
+    timeouts: int = 0
+    drops: int = 0
+
+
+class _WithheldError(Exception):
+    """A content filter withheld the answer."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+_Read = TypeVar("_Read")
 
 
 def open_session(endpoint: Endpoint, limits: RequestLimits) -> aiohttp.ClientSession:
@@ -120,38 +162,67 @@ class HttpPolicy:
         self._retries = retries
         self._pause = pause
         self._uniform = uniform
-        self._url = endpoint.url(apis.PATHS[endpoint.api])
-        self._where = endpoint.shown.rstrip("/") + apis.PATHS[endpoint.api]
+        self._place = _Place.of(endpoint, apis.PATHS[endpoint.api])
         self._limit_name = "max_tokens"
 
     async def respond(self, params: Mapping[str, Any]) -> Row:
         """Answer one request; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
         limit_name = self._limit_name
         body = self._body(params)
-        attempt = timeouts = drops = 0
+        tries = _Tries()
         while True:
-            attempt += 1
             try:
-                return await self._send(body)
+                return await self._send(body, self._place, self._response)
+            except _WithheldError as withheld:
+                return apis.withheld(withheld.words)
             except PolicyError as error:
                 if limit_name != _NEWER_LIMIT and self._takes_newer_limit(error, params):
                     limit_name, body = _NEWER_LIMIT, self._body(params)
-                    attempt -= 1
                     continue
-                timeouts += error.kind == "transport_timeout"
-                drops += error.kind == "transport_peer_drop"
-                if drops == 1 and error.kind == "transport_peer_drop":
-                    attempt -= 1  # most likely a keep-alive connection that the server had just closed
-                    self._retries.note(error.kind, str(error), 0.0)
-                    continue
-                delay = delay_before_retry(
-                    error, attempt=attempt, timeouts=timeouts, limits=self._limits, uniform=self._uniform
-                )
-                if delay is None:
-                    raise
-                self._retries.note(error.kind, str(error), delay)
-                if await self._pause(delay):
-                    raise
+                await self._before_another(error, tries)
+
+    async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
+        """The likelihood of tokens after others; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
+        tokens = [*context, *continuation]
+        body = orjson.dumps(likelihoods.request_body(self._endpoint.model, tokens))
+        place, tries = _Place.of(self._endpoint, likelihoods.PATH), _Tries()
+
+        def read(answer: Any) -> LogLikelihood:
+            return likelihoods.read(answer, context=len(context), tokens=len(tokens))
+
+        while True:
+            try:
+                return await self._send(body, place, read)
+            except _WithheldError as withheld:
+                message = f"{place.shown} withheld its answer: {withheld.words}"
+                raise PolicyError("agent_request_failed", message) from withheld
+            except PolicyError as error:
+                await self._before_another(error, tries)
+
+    async def _before_another(self, error: PolicyError, tries: _Tries) -> None:
+        """Wait before the same request is sent again; raises the error where it is not."""
+        tries.attempt += 1
+        tries.timeouts += error.kind == "transport_timeout"
+        tries.drops += error.kind == "transport_peer_drop"
+        if tries.drops == 1 and error.kind == "transport_peer_drop":
+            tries.attempt -= 1  # most likely a keep-alive connection that the server had just closed
+            self._retries.note(error.kind, str(error), 0.0)
+            return
+        delay = delay_before_retry(
+            error,
+            attempt=tries.attempt,
+            timeouts=tries.timeouts,
+            limits=self._limits,
+            uniform=self._uniform,
+        )
+        if delay is None:
+            raise error
+        self._retries.note(error.kind, str(error), delay)
+        if await self._pause(delay):
+            raise error
+
+    def _response(self, answer: Any) -> Row:
+        return apis.to_response(self._endpoint.api, answer)
 
     def _body(self, params: Mapping[str, Any]) -> bytes:
         endpoint = self._endpoint
@@ -172,30 +243,37 @@ class HttpPolicy:
         if self._limit_name != _NEWER_LIMIT:
             self._limit_name = _NEWER_LIMIT
             self._retries.report(
-                f"{self._where} does not take max_tokens: max_output_tokens is sent as {_NEWER_LIMIT}."
+                f"{self._place.shown} does not take max_tokens: max_output_tokens is sent as {_NEWER_LIMIT}."
             )
         return True
 
-    async def _send(self, body: bytes) -> Row:
+    async def _send(self, body: bytes, place: _Place, read: Callable[[Any], _Read]) -> _Read:
+        """Post once and read the answer. Raises `PolicyError` and `_WithheldError`."""
         try:
-            async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
+            async with self._session.post(place.url, data=body, allow_redirects=False) as answer:
                 if answer.status != 200:
                     start = await http_body.read_start(answer, http_body.LONGEST_ERROR)
-                    return self._refused(answer, start)
+                    raise self._refusal(answer, start, place)
                 content = await http_body.read_body(answer, http_body.LONGEST_ANSWER)
                 encoding = answer.headers.get("content-encoding", "")
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
+            raise errors.of_exception(place.shown, error, timeout=self._limits.timeout) from error
         if content is None:
             longest = size_in_words(http_body.LONGEST_ANSWER, binary=True)
-            raise PolicyError("agent_request_failed", f"{self._where} sent an answer of more than {longest}.")
-        return self._parsed(content, encoding)
+            raise PolicyError("agent_request_failed", f"{place.shown} sent an answer of more than {longest}.")
+        found = self._parsed(content, encoding, place)
+        try:
+            return read(found)
+        except likelihoods.NoLikelihoodsError as error:
+            raise PolicyError("agent_run_error", f"{place.shown}: {error}.", http_status=200) from error
+        except MalformedAnswerError as error:
+            raise self._malformed(str(error), content, place) from error
 
-    def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> Row:
-        """The answer of a content filter that has a status of its own; raises `PolicyError` for any other."""
+    def _refusal(self, answer: aiohttp.ClientResponse, content: bytes, place: _Place) -> Exception:
+        """What an answer with another status than 200 means; a content filter may have one of its own."""
         text = self._without_key(content)
         error = errors.of_status(
-            self._where,
+            place.shown,
             answer.status,
             text,
             answer.headers.get("retry-after"),
@@ -203,36 +281,33 @@ class HttpPolicy:
             location=answer.headers.get("location"),
         )
         if error.said is not None and error.said.withheld:
-            return apis.withheld(error.said.words)
-        raise error
+            return _WithheldError(error.said.words)
+        return error
 
-    def _parsed(self, content: bytes, encoding: str) -> Row:
+    def _parsed(self, content: bytes, encoding: str, place: _Place) -> Any:
         try:
             found = parsed_json(content)
         except ValueError as error:
             if encoding.lower() not in _DECODED:
-                message = f"{self._where} {errors.wrongly_encoded(encoding)}."
+                message = f"{place.shown} {errors.wrongly_encoded(encoding)}."
                 raise PolicyError("agent_request_failed", message, http_status=200) from error
-            found = self._read_stream(content, error)
+            found = self._read_stream(content, error, place)
         said = provider_errors.inside(found)
         if said is not None:
             said = replace(said, message=self._endpoint.without_key(said.message))
             if said.withheld:
-                return apis.withheld(said.words)
-            raise errors.of_inner_error(self._where, said, self._without_key(content[:_BODY_READ]))
-        try:
-            return apis.to_response(self._endpoint.api, found)
-        except apis.MalformedAnswerError as error:
-            raise self._malformed(str(error), content) from error
+                raise _WithheldError(said.words)
+            raise errors.of_inner_error(place.shown, said, self._without_key(content[:_BODY_READ]))
+        return found
 
-    def _read_stream(self, content: bytes, error: ValueError) -> Any:
+    def _read_stream(self, content: bytes, error: ValueError, place: _Place) -> Any:
         """What an answer holds that is not JSON; raises `PolicyError` where that is not known."""
         text = content.decode(errors="replace")
         if event_stream.looks_like_stream(text):
             try:
                 return event_stream.answer_of(text)
             except event_stream.NotAStreamError as problem:
-                raise self._malformed(str(problem), content) from problem
+                raise self._malformed(str(problem), content, place) from problem
         title = provider_errors.page_title(text)
         if title is not None:
             reason = (
@@ -240,10 +315,10 @@ class HttpPolicy:
             )
         else:
             reason = "no JSON" if content.strip() else "nothing at all"
-        raise self._malformed(reason, content) from error
+        raise self._malformed(reason, content, place) from error
 
-    def _malformed(self, reason: str, content: bytes) -> PolicyError:
-        message = f"{self._where} sent a malformed answer: {reason}."
+    def _malformed(self, reason: str, content: bytes, place: _Place) -> PolicyError:
+        message = f"{place.shown} sent a malformed answer: {reason}."
         body = self._without_key(content[:_BODY_READ])[: errors.BODY_LIMIT]
         return PolicyError("agent_request_failed", message, http_status=200, body=body)
 

@@ -63,6 +63,7 @@ NEITHER_KEYS: Final = (
     "policy_api_key",
     "policy_base_url",
     "policy_service_name",
+    "policy_tokenizer",  # the digest of the data set stands for it: its rows hold the tokens
     "prepare_script_args",  # the digest of the data set stands for it
     "request_timeout_seconds",
     "require_complete",
@@ -81,6 +82,7 @@ _OF_QUESTIONS: Final = (
     "fewshot_as_multiturn",
     "fewshot_seed",
     "gen_kwargs",
+    "max_length",
     "num_fewshot",
     "system_instruction",
 )

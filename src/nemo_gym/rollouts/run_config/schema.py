@@ -121,6 +121,8 @@ class RunConfig(Strict):
     """``dummy``, or ``host:VAR``: the value of the environment variable VAR when the run starts."""
     policy_system_role: SystemRole | None = None
     """How the server wants instructions (messages of the roles system and developer); null: as they are."""
+    policy_tokenizer: Annotated[str, Field(min_length=1)] | None = None
+    """The model's tokenizer, for benchmarks that ask for likelihoods: its name on the hub, or a folder."""
     policy_service_name: str | None = None
     """Set when the policy model is a service that this job started itself."""
     check_model: bool = True

@@ -1,0 +1,87 @@
+"""Texts as the token ids that are sent for likelihoods: split and cut as lm-eval's API models do it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lm_eval import utils
+from lm_eval.api.model import TemplateLM
+
+from nemo_gym.harness.worker.definitions import CannotRunError, said
+
+
+class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
+    """A tokenizer in the place of a model: what it is asked for likelihoods it gives back as token ids."""
+
+    def __init__(self, name: str, max_length: int) -> None:
+        super().__init__()
+        self._longest = max_length - 1  # one token is always generated
+        try:
+            from transformers import AutoTokenizer
+
+            self.tokenizer = AutoTokenizer.from_pretrained(name)
+        except Exception as error:
+            raise CannotRunError(
+                f"policy_tokenizer: the tokenizer {name} cannot be read: {said(error)}"
+            ) from error
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token that is the context of a text without one."""
+        first = self.tokenizer.bos_token_id
+        found: int | None = self.tokenizer.eos_token_id if first is None else first
+        if found is None:
+            raise CannotRunError("policy_tokenizer: it has neither a first nor a last token of texts")
+        return found
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_how: Any) -> list[int]:
+        """Without special tokens, as for lm-eval's API models."""
+        ids: list[int] = self.tokenizer(
+            string, add_special_tokens=bool(add_special_tokens), return_attention_mask=False
+        ).input_ids
+        return ids
+
+    def pairs(self, instances: list[Any]) -> list[tuple[list[int], list[int]]]:
+        """Context and continuation of each request, the context cut where both are too long."""
+        return [self._cut(*pair) for pair in self.loglikelihood(instances, disable_tqdm=True)]
+
+    def windows(self, text: str) -> list[tuple[list[int], list[int]]]:
+        """The parts of a text that are scored one after the other, each with what comes before it."""
+        found = utils.get_rolling_token_windows(
+            token_list=self.tok_encode(text),
+            prefix_token=self.prefix_token_id,
+            max_seq_len=self._longest - 1,
+            context_len=1,
+        )
+        return [self._cut(*utils.make_disjoint_window(window)) for window in found]
+
+    def apply_chat_template(self, messages: list[dict[str, Any]], add_generation_prompt: bool = True) -> str:
+        """Messages as the one text that the model's template makes of them."""
+        made: str = self.tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+        )
+        return made
+
+    def _cut(self, context: list[int], continuation: list[int]) -> tuple[list[int], list[int]]:
+        over = max(0, len(context) + len(continuation) - self._longest)
+        if over >= len(context):
+            raise CannotRunError(
+                f"a text of {len(continuation)} tokens does not fit into max_length with anything before it"
+            )
+        return context[over:], continuation
+
+    def _loglikelihood_tokens(
+        self, requests: list[tuple[Any, list[int], list[int]]], **_how: Any
+    ) -> list[tuple[list[int], list[int]]]:
+        return [(context, continuation) for _, context, continuation in requests]
+
+    def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        """Not asked; see `windows`."""
+        raise NotImplementedError
+
+    def generate_until(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        """Not asked."""
+        raise NotImplementedError
