@@ -283,6 +283,8 @@ def run_and_resume(page: Page) -> None:
     page.run()
     assert "4 resumed" in page.said
     page.run()
+    assert "3 tasks with 1 repeat were planned, now 100 tasks with 2 repeats are" in page.said
+    page.run()
 
 
 def resume_across_jobs(page: Page) -> None:

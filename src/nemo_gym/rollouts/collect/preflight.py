@@ -136,10 +136,11 @@ def _dataset(
     if not path.is_file() and _has_inputs(paths, known):
         report(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
         return DatasetFacts(path, known.num_tasks, digest, known.generation.get("examples_sha256"))
-    facts = check_rows(config, ensure_data(config, report=report), None)
+    first = known.num_tasks
+    facts = check_rows(config, ensure_data(config, report=report), None, first=first)
     if facts.sha256 == digest:
         return facts
-    return check_rows(config, facts.path, verifier, planned=planned)
+    return check_rows(config, facts.path, verifier, planned=planned, first=first)
 
 
 def _has_inputs(paths: RolloutPaths, known: OutputManifest) -> bool:

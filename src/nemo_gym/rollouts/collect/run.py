@@ -224,6 +224,7 @@ class CollectorRun:
                 allow_unsafe=config.allow_unsafe_resume,
                 link={**link, **found},
                 clock=self._clock,
+                first_sha256=facts.first_sha256,
             )
         )
         prepared.planned.forget()  # they are in their file

@@ -41,6 +41,8 @@ class DatasetFacts:
     """Of the lines of these rows, line ends and blank lines left out."""
     examples_sha256: str | None = None
     """Of the rows that the prompt's examples come from, where they come from a data set."""
+    first_sha256: str | None = None
+    """As ``sha256``, of as many first rows as were asked for; ``None`` where there are fewer."""
 
 
 class Planned:
@@ -104,15 +106,20 @@ def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:
 
 
 def check_rows(
-    config: RunConfig, path: Path, verifier: Verifier | None, *, planned: Planned | None = None
+    config: RunConfig,
+    path: Path,
+    verifier: Verifier | None,
+    *,
+    planned: Planned | None = None,
+    first: int | None = None,
 ) -> DatasetFacts:
     """Read the rows that the run uses, make the prompt of each and ask the verifier whether it can grade it.
 
     `DataError` with file and line for the first row that cannot be used, and for a file without rows.
     Without a verifier rows are only counted and digested, not read: for data that was checked before.
-    ``planned`` keeps the rollouts that the rows make.
+    ``planned`` keeps the rollouts that the rows make. So many ``first`` rows get a digest of their own.
     """
-    digest = hashlib.sha256()
+    digest, of_first = hashlib.sha256(), None
     examples = load_examples(config)
     unseen = set(config.benchmark.group_by or ())
     check = None if verifier is None else _checker(config, examples, verifier, planned or Planned(0), unseen)
@@ -124,11 +131,13 @@ def check_rows(
             if problem:
                 raise DataError(f"{path}:{number}: {problem.rstrip('.')}.")
         count += 1
+        if count == first:
+            of_first = digest.hexdigest()
     if not count:
         raise DataError(f"{path}: holds no rows.")
     if check is not None and unseen:
         raise ConfigError(f"benchmark.group_by: no row of {path} has the field {', '.join(sorted(unseen))}.")
-    return DatasetFacts(path, count, digest.hexdigest(), _drawn_from(examples))
+    return DatasetFacts(path, count, digest.hexdigest(), _drawn_from(examples), of_first)
 
 
 def load_examples(config: RunConfig) -> Examples | None:

@@ -53,6 +53,32 @@ def write_inputs(
     return {"sha256": digest, "size": found.st_size, "rows": count, "mtime_ns": found.st_mtime_ns}
 
 
+def holding(
+    rows: Iterable[bytes],
+    *,
+    num_repeats: int,
+    known: tuple[int, int],
+    sha256: object,
+    path: Path,
+) -> Iterator[bytes]:
+    """The rows of a plan with ``num_repeats``, among which must be those of a smaller one as they were.
+
+    The smaller plan has ``known`` tasks and repeats, and its rows the digest ``sha256``. Raises
+    `ResumeRefusedError` behind the last row where theirs is another one.
+    """
+    tasks, repeats = known
+    summed = hashlib.sha256()
+    for position, row in enumerate(rows):
+        if position // num_repeats < tasks and position % num_repeats < repeats:
+            summed.update(row + b"\n")
+        yield row
+    if summed.hexdigest() != sha256:
+        raise ResumeRefusedError(
+            f"{path}: the inputs made for more tasks or repeats do not hold those that the recorded rows "
+            "were collected with; choose another --output, or add +allow_unsafe_resume=true."
+        )
+
+
 def inputs_intact(path: Path, known: dict[str, Any], beat: Callable[[], None]) -> bool:
     """Whether the file is the one that the manifest describes.
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import nemo_gym
 from nemo_gym.errors import DataError, ResumeRefusedError
@@ -38,6 +38,8 @@ class RequestedOutput:
     resume: bool
     allow_unsafe: bool
     link: Mapping[str, Any]
+    first_sha256: str | None = None
+    """Digest of as many first rows of the data as an earlier run planned."""
 
     @property
     def expected(self) -> int:
@@ -190,22 +192,40 @@ class OutputOpening:
         known = self.known
         same = known is not None and not (self._changes or _changes(known, self.asked)[0])
         path = self.paths.materialized_inputs
-        if known and same and inputs.inputs_intact(path, known.materialized, self.beat):
+        grown = known if known is not None and same and known.expected < self.asked.expected else None
+        if known and same and not grown and inputs.inputs_intact(path, known.materialized, self.beat):
             described = known.materialized
         else:
             binding = known if known and same and recorded and not self.asked.allow_unsafe else None
             if recorded and not same and path.exists():
                 path.rename(path.with_name(f"{path.name}.superseded-{self.claim.number:06d}"))
+            rows = self.asked.rows()
+            if binding is not None and grown is not None:
+                rows = self._held(rows, grown)
             described = inputs.write_inputs(
                 path,
-                self.asked.rows(),
+                rows,
                 expected=self.asked.expected,
-                sha256=binding.materialized.get("sha256") if binding else None,
+                sha256=binding.materialized.get("sha256") if binding and not grown else None,
                 beat=self.beat,
             )
         self._refuse_if_lost()
         self.manifest = self._next_manifest(described, kept=known if recorded or same else None)
         self.manifest.save(self.paths.manifest)
+
+    def _held(self, rows: Iterator[bytes], grown: OutputManifest) -> Iterator[bytes]:
+        """The rows of a larger plan, which must hold those of the smaller one as they were; say so."""
+        self.said.append(
+            f"{self.paths.output}: {_plan(grown.num_tasks, grown.num_repeats)} were planned, now "
+            f"{_plan(self.asked.num_tasks, self.asked.num_repeats)} are; what is recorded is kept."
+        )
+        return inputs.holding(
+            rows,
+            num_repeats=self.asked.num_repeats,
+            known=(grown.num_tasks, grown.num_repeats),
+            sha256=grown.materialized.get("sha256"),
+            path=self.paths.materialized_inputs,
+        )
 
     def _next_manifest(self, described: dict[str, Any], kept: OutputManifest | None) -> OutputManifest:
         now = utc_text(self.clock.seconds())
@@ -249,15 +269,40 @@ def _changes(known: OutputManifest | None, asked: RequestedOutput) -> tuple[list
     if known is None:
         missing = ["there is no manifest, so it is not known what they were collected with"]
         return missing, f"Choose another --output, or {unsafe}"
-    changed = identity.differences(known.generation, asked.identity.generation)
-    for name in ("num_tasks", "num_repeats"):
-        before, after = getattr(known, name), getattr(asked, name)
-        if before != after and not any(line.startswith(f"{name}:") for line in changed):
-            changed.append(f"{name}: {before} → {after}")
+    if _holds(known, asked):
+        changed = identity.differences(_but_size(known.generation), _but_size(asked.identity.generation))
+    else:
+        changed = identity.differences(known.generation, asked.identity.generation)
+        for name in ("num_tasks", "num_repeats"):
+            before, after = getattr(known, name), getattr(asked, name)
+            if before != after and not any(line.startswith(f"{name}:") for line in changed):
+                changed.append(f"{name}: {before} → {after}")
     graded = identity.differences(known.scoring, asked.identity.scoring)
     if graded and not changed:
         return graded, "Only the grading changed: `gym eval reverify` grades the recorded answers again."
     return changed + graded, f"Undo the change, choose another --output, or {unsafe}"
+
+
+def _plan(num_tasks: int, num_repeats: int) -> str:
+    return f"{counted(num_tasks, 'task')} with {counted(num_repeats, 'repeat')}"
+
+
+_SIZE: Final = ("dataset_sha256", "limit", "num_repeats")
+"""What of the generation identity says how many tasks and repeats there are."""
+
+
+def _holds(known: OutputManifest, asked: RequestedOutput) -> bool:
+    """Whether what is asked is what was recorded and more of it: further tasks of the same data, repeats."""
+    if asked.num_tasks < known.num_tasks or asked.num_repeats < known.num_repeats:
+        return False
+    data = asked.identity.generation.get("dataset_sha256")
+    if asked.num_tasks > known.num_tasks:
+        data = asked.first_sha256
+    return data is not None and data == known.generation.get("dataset_sha256")
+
+
+def _but_size(generation: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in generation.items() if key not in _SIZE}
 
 
 def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:

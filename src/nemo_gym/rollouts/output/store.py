@@ -115,6 +115,7 @@ class OutputStore:
         allow_unsafe: bool,
         link: Mapping[str, Any],
         clock: SecondsClock,
+        first_sha256: str | None = None,
     ) -> Self:
         """Claim an output and make it ready to be added to.
 
@@ -122,7 +123,8 @@ class OutputStore:
         rollout_index``) and is called only when they have to be written. ``link`` goes into the manifest's
         list of starts; of it ``job_id``, ``restart``, ``chain``, ``gym_version`` and ``gym_commit`` are
         understood, the first three taken from ``NEMO_GYM_JOB_ID``, ``NEMO_GYM_RESTART`` and
-        ``NEMO_GYM_CHAIN`` where they are absent.
+        ``NEMO_GYM_CHAIN`` where they are absent. ``first_sha256`` is the digest of the data's first rows, as
+        many as the manifest there plans: where it is the manifest's, more tasks of the same data are taken.
 
         Raises `BusyError` when somebody else is at work on the output, `GymError` when it holds rollouts and
         ``resume`` is false, and `ResumeRefusedError` when they belong to something else and ``allow_unsafe``
@@ -136,7 +138,9 @@ class OutputStore:
         with contextlib.ExitStack() as undo:
             undo.callback(claim.try_to_release)
             lock.sweep(paths.output.parent, claim.path)
-            asked = RequestedOutput(identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link)
+            asked = RequestedOutput(
+                identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link, first_sha256
+            )
             opening = OutputOpening(paths, asked, claim, clock)
             opening.run()
             store = cls(paths, opening, max_attempts=max_attempts, clock=clock)

@@ -94,6 +94,38 @@ def test_limit_and_repeats_and_flags_and_overrides_reach_the_requests(run, tmp_p
     }
 
 
+def test_a_run_grows_from_a_few_tasks_to_all_and_to_more_repeats(run, tmp_path):
+    output = tmp_path / "out" / "rollouts.jsonl"
+    with MockServer() as server:
+        assert run(server, flags={"--limit": "3"})[0] == 0
+        first = output.read_bytes()
+        status, _, err = run(server, "--resume", flags={"--num-repeats": "2"})
+        assert status == 0
+        assert "3 tasks with 1 repeat were planned, now 8 tasks with 2 repeats are; what is" in err
+        assert sum(server.prompts.values()) == 16
+        status, _, err = run(server, "--resume", flags={"--limit": "3"})
+        assert status == 1
+        assert "num_tasks" in err or "limit" in err
+    assert output.read_bytes().startswith(first)
+    assert sorted(identities(tmp_path)) == [(n, r) for n in range(8) for r in range(2)]
+    assert certify(RolloutPaths(output)).problems == []
+
+
+def test_data_that_grew_is_asked_only_for_its_new_rows(run, rows, tmp_path):
+    with MockServer() as server:
+        run(server)
+        with rows.open("a") as file:
+            file.write(json.dumps({"question": "What is 8 + 1?", "expected_answer": "9"}) + "\n")
+        status, out, _ = run(server, "--resume", "--json")
+        assert (status, json.loads(out)["expected"]) == (0, 9)
+        assert sum(server.prompts.values()) == 9
+        text = rows.read_text().replace("What is 0", "Say what is 0")
+        rows.write_text(text + text.splitlines()[-1] + "\n")
+        status, _, err = run(server, "--resume")
+    assert status == 1
+    assert "dataset_sha256" in err
+
+
 @pytest.mark.parametrize("api", ["chat", "completions", "responses"])
 def test_every_api_gives_the_same_score(run, api):
     with MockServer() as server:

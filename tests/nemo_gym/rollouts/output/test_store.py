@@ -362,6 +362,97 @@ def test_another_number_of_tasks_is_a_change(open_store: Open) -> None:
         open_store(tasks=5)
 
 
+def sized(tasks: int, repeats: int, **more: Any) -> dict[str, Any]:
+    """A plan of the first tasks of one data set."""
+    digests = {"dataset_sha256": f"first {tasks}", "limit": tasks, "num_repeats": repeats}
+    return {
+        "identity": dataclasses.replace(IDENTITY, generation={"temperature": 0.0, **digests, **more}),
+        "rows": lambda: materialized(tasks, repeats),
+        "tasks": tasks,
+        "num_repeats": repeats,
+        "first_sha256": "first 2",
+    }
+
+
+@pytest.mark.parametrize(("tasks", "repeats"), [(4, 2), (2, 5), (6, 3)])
+def test_more_tasks_and_more_repeats_keep_what_is_recorded(
+    open_store: Open, paths: RolloutPaths, tasks: int, repeats: int
+) -> None:
+    with open_store(resume=False, **sized(2, 2)) as store:
+        record(store, (1, 0), (0, 1))
+        fail(store, 1, 1)
+    before = lines(paths.output)
+    store = open_store(**sized(tasks, repeats))
+    assert store.recorded == 2
+    planned = f"2 tasks with 2 repeats were planned, now {tasks} tasks with {repeats} repeats are"
+    assert planned in store.opened.repaired[0]
+    missing = [(t, r) for t in range(tasks) for r in range(repeats) if (t, r) not in [(1, 0), (0, 1)]]
+    assert identities(store.pending()) == missing
+    assert store.opened.attempts[repeats + 1] == 1
+    record(store, *missing)
+    store.close()
+    assert lines(paths.output)[:2] == before
+    assert paths.materialized_inputs.read_bytes() == b"".join(
+        line + b"\n" for line in materialized(tasks, repeats)
+    )
+    again = open_store(**sized(tasks, repeats))
+    assert (again.recorded, again.opened.repaired) == (tasks * repeats, [])
+    assert (again.manifest.num_tasks, again.manifest.num_repeats) == (tasks, repeats)
+    assert again.manifest.generation["limit"] == tasks
+    assert again.manifest.unsafe_resumes == []
+
+
+def test_a_run_that_grows_is_whole_again_after_a_crash_between_inputs_and_manifest(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False, **sized(2, 2)) as store:
+        record(store, (0, 0))
+    manifest = paths.manifest.read_bytes()
+    open_store(**sized(4, 2)).close()
+    paths.manifest.write_bytes(manifest)
+    for tasks in (4, 2):  # whichever of both is asked for next
+        inputs = paths.materialized_inputs.read_bytes()
+        with open_store(**sized(tasks, 2)) as store:
+            assert store.recorded == 1
+        paths.manifest.write_bytes(manifest)
+        paths.materialized_inputs.write_bytes(inputs)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        sized(1, 2),
+        sized(2, 1),
+        sized(1, 5),
+        {**sized(4, 2), "first_sha256": "others"},
+        {**sized(4, 2), "first_sha256": None},
+        sized(4, 2, temperature=0.7),
+    ],
+    ids=["fewer-tasks", "fewer-repeats", "fewer-and-more", "other-rows", "unknown-rows", "other-sampling"],
+)
+def test_a_run_grows_by_what_is_asked_on_top_and_not_otherwise(
+    open_store: Open, paths: RolloutPaths, changes: dict[str, Any]
+) -> None:
+    with open_store(resume=False, **sized(2, 2)) as store:
+        record(store, (0, 0))
+    before = paths.materialized_inputs.read_bytes()
+    with pytest.raises(ResumeRefusedError):
+        open_store(**changes)
+    assert paths.materialized_inputs.read_bytes() == before
+    assert open_store(**sized(2, 2)).recorded == 1
+
+
+def test_a_run_does_not_grow_over_rows_that_are_not_made_as_they_were(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False, **sized(2, 2)) as store:
+        record(store, (0, 0))
+    before = paths.materialized_inputs.read_bytes()
+    with pytest.raises(ResumeRefusedError, match="do not hold those that the recorded rows were"):
+        open_store(**{**sized(4, 2), "rows": lambda: materialized(4, 2, "other")})
+    assert paths.materialized_inputs.read_bytes() == before
+
+
 def test_rows_outside_of_a_smaller_plan_are_set_aside_when_that_is_allowed(
     open_store: Open, paths: RolloutPaths
 ) -> None:
