@@ -185,6 +185,10 @@ def compare(page: Page) -> None:
     }
     page.run()
     assert "-100.0" in page.said
+    page.run()
+    assert "against the first" in page.said
+    page.run()
+    assert "RESPONSES_CREATE_PARAMS.TEMPERATURE" in page.said
 
 
 def complete_in_the_shell(page: Page) -> None:

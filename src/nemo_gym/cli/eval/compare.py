@@ -3,38 +3,80 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
+from nemo_gym.errors import UsageError
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.scores.compare import Comparison, Comparisons, Paired
-
-_PATH = click.Path(exists=True, path_type=Path)
+    from nemo_gym.rollouts.scores.compare_many import RunComparison
 
 
 @click.command()
-@click.argument("a", type=_PATH)
-@click.argument("b", type=_PATH)
+@click.argument("runs", nargs=-1, required=True, metavar="A B...", shell_complete=completing.run_ids)
 @json_option
-def compare(a: Path, b: Path, as_json: bool) -> None:
-    """Compare run B with run A, task by task.
+def compare(runs: tuple[str, ...], as_json: bool) -> None:
+    """Compare run B, and each further run, with run A, task by task.
 
-    Each is a run directory, a benchmark's folder, its artifacts folder or a rollouts.jsonl. Runs whose tasks
-    or grading differ are refused.
+    Each is a run directory, a benchmark's folder, its artifacts folder, a rollouts.jsonl, or the id of a
+    submission, the unique beginning of one, or `latest`. Runs whose tasks or grading differ are refused. With
+    more than two runs, what is called better or worse is corrected for the number of comparisons.
     """
-    from nemo_gym.rollouts.scores.compare import compare as compare_runs
+    from nemo_gym.cli.submissions import report
+    from nemo_gym.orchestration.records import remote_copy
+    from nemo_gym.orchestration.records.run_outputs import run_outputs
+    from nemo_gym.rollouts.scores.compare_many import NamedOutputs, compare_many
 
-    found = compare_runs(a, b)
+    if len(runs) < 2:
+        raise UsageError("give two runs or more: the others are compared with the first.")
+    bring = remote_copy.for_certificate(None)
+    with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
+        named = [NamedOutputs(name, run_outputs(name, None, near).outputs) for name in runs]
+        found = compare_many(named)
     if as_json:
-        import json
-
-        click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        _print_json(runs, found)
+    elif len(found) == 1:
+        _print(found[0].comparisons)
     else:
-        _print(found)
+        _print_many(runs[0], found)
+
+
+def _print_json(runs: tuple[str, ...], found: list[RunComparison]) -> None:
+    import json
+
+    if len(found) == 1:
+        document = found[0].comparisons.to_json()
+    else:
+        comparisons = [comparison.to_json() for comparison in found]
+        document = {"schema_version": 1, "first": runs[0], "comparisons": comparisons}
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+_MANY = ("RUN", "BENCHMARK", "FIRST", "RUN", "DIFFERENCE", "95% INTERVAL", "TASKS", "P (CORRECTED)", "")
+
+
+def _print_many(first: str, found: list[RunComparison]) -> None:
+    from nemo_gym.cli.submissions import report, terminal_width
+    from nemo_gym.text_table import table
+
+    rows = []
+    for run in found:
+        for comparison, p, conclusion in zip(
+            run.comparisons.shared, run.adjusted, run.conclusions(), strict=True
+        ):
+            cells = _row(comparison.benchmark, comparison.paired)
+            rows.append([run.name, *cells[:6], "<0.001" if p < 0.001 else f"{p:.3f}", conclusion])
+            for line in _notes(comparison):
+                report(f"{run.name}: {line}")
+        for where, names in ((first, run.comparisons.only_a), (run.name, run.comparisons.only_b)):
+            if names:
+                report(f"only in {where}: {', '.join(names)}")
+    click.echo(f"each run against the first, {first}; p-values of all comparisons corrected (Holm)")
+    click.echo(table(_MANY, rows, terminal_width()))
 
 
 def _print(found: Comparisons) -> None:

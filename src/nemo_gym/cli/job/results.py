@@ -1,55 +1,140 @@
-"""`gym job results`: the scores of submissions, one row a benchmark."""
+"""`gym job results`: the scores of submissions, one row a benchmark, or all of them as a matrix."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from nemo_gym.cli import completing
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
+from nemo_gym.cli.submissions import report, terminal_width
 from nemo_gym.errors import UsageError
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.jobs import SubmissionRecord
+    from nemo_gym.orchestration.results.scores import BenchmarkResult
+    from nemo_gym.orchestration.results.table_formats import TableFormat
+
+    Found = list[tuple[SubmissionRecord, BenchmarkResult]]
+
+_FACT = "`model`, `id`, `age`, `submitted`, `cluster`, `labels`, `label.NAME`, or a setting of the run"
 
 
 @click.command(short_help="Scores of submissions, one row a benchmark.")
 @click.argument("ids", nargs=-1, shell_complete=completing.run_ids)
 @labels_option("Submissions with this label; can be repeated.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@click.option("--matrix", is_flag=True, help="A row for each model, a column for each benchmark.")
+@click.option(
+    "--rows",
+    default="model",
+    show_default=True,
+    metavar="FACT",
+    help=f"What makes a row of the matrix: {_FACT}.",
+)
+@click.option(
+    "--with", "facts", multiple=True, metavar="FACT", help=f"A further column: {_FACT}; can be repeated."
+)
+@click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
+@click.option("--latex", "form", flag_value="latex", help="Print a LaTeX table.")
 @json_option
-def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json: bool) -> int:
+def results(
+    ids: tuple[str, ...],
+    labels: dict[str, str],
+    matrix: bool,
+    rows: str,
+    facts: tuple[str, ...],
+    form: TableFormat | None,
+    as_json: bool,
+) -> int:
     """Show score, interval, coverage and model of each benchmark.
 
     IDS are full ids, unique beginnings of ids, `latest`, or run directories. With neither ids nor labels
     every submission of the local index is shown. A benchmark that is not finished says so.
+
+    With --matrix the best score of a column is marked, where its difference from every other one is
+    significant: paired task by task, and corrected for the number of all pairs in the table.
     """
     if ids and labels:
         raise UsageError("give ids or --label, not both.")
-    if as_csv and as_json:
-        raise UsageError("give --csv or --json, not both.")
-    from nemo_gym.cli.submissions import terminal_width
-    from nemo_gym.orchestration.records import index, locations
-    from nemo_gym.orchestration.results import scores
-
-    def report(text: str) -> None:
-        click.echo(f"gym: {text}", err=True)
-
-    if ids:
-        records = [locations.readable(name, report=report) for name in ids]
-    else:
-        records = index.newest(limit=None, labels=labels, report=report)
-    rows = [row for record in records for row in scores.results(record, report=report)]
-    if as_json:
-        document = {"schema_version": 1, "results": [row.to_json() for row in rows]}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    elif as_csv:
-        click.echo(scores.to_csv(rows), nl=False)
-    elif rows:
-        click.echo(scores.results_table(rows, terminal_width()))
-    else:
+    if form is not None and as_json:
+        raise UsageError(f"give --{form} or --json, not both.")
+    if matrix and facts:
+        raise UsageError("--with adds columns to the list; in a matrix --rows names the rows.")
+    found = _found(ids, labels)
+    if not found and not as_json and form is None:
         report(
             "no submission matches; `gym job list` shows what is there."
             if ids or labels
             else "no submissions here; `gym eval submit -c FILE` makes one."
         )
+    elif matrix:
+        _print_matrix(found, rows, form, as_json=as_json)
+    else:
+        _print_list(found, facts, form, as_json=as_json)
     return 0
+
+
+def _found(ids: tuple[str, ...], labels: dict[str, str]) -> Found:
+    from nemo_gym.orchestration.records import index, locations
+    from nemo_gym.orchestration.results import scores
+
+    if ids:
+        records = [locations.readable(name, report=report) for name in ids]
+    else:
+        records = index.newest(limit=None, labels=labels, report=report)
+    return [(record, row) for record in records for row in scores.results(record, report=report)]
+
+
+def _facts(found: Found, names: tuple[str, ...]) -> list[list[str | None]]:
+    """The facts of each result, in order; says which fact no run has."""
+    from nemo_gym.orchestration.results.run_facts import run_fact
+    from nemo_runs.clock import SystemClock
+
+    now = SystemClock().seconds()
+    values = [[run_fact(name, record, row, now=now) for name in names] for record, row in found]
+    for at, name in enumerate(names):
+        if values and all(row[at] is None for row in values):
+            report(f"no run here has '{name}'.")
+    return values
+
+
+def _print_list(found: Found, facts: tuple[str, ...], form: TableFormat | None, *, as_json: bool) -> None:
+    from nemo_gym.orchestration.results import scores
+    from nemo_gym.orchestration.results.table_formats import rows_text
+
+    rows = [row for _, row in found]
+    values = _facts(found, facts)
+    if as_json:
+        more = [{"facts": dict(zip(facts, given, strict=True))} if facts else {} for given in values]
+        listed = [{**row.to_json(), **extra} for row, extra in zip(rows, more, strict=True)]
+        click.echo(json.dumps({"schema_version": 1, "results": listed}, indent=2, ensure_ascii=False))
+        return
+    texts = [["" if value is None else value for value in given] for given in values]
+    if form == "csv":
+        click.echo(scores.to_csv(rows, facts, texts), nl=False)
+    elif form is not None:
+        click.echo(rows_text(*scores.results_cells(rows, facts, texts), form), nl=False)
+    else:
+        click.echo(scores.results_table(rows, terminal_width(), facts, texts))
+
+
+def _print_matrix(found: Found, rows: str, form: TableFormat | None, *, as_json: bool) -> None:
+    from nemo_gym.orchestration.results.matrix import score_matrix
+    from nemo_gym.orchestration.results.table_formats import matrix_text
+
+    names = [given[0] or "-" for given in _facts(found, (rows,))]
+    matrix = score_matrix((name, row) for name, (_, row) in zip(names, found, strict=True))
+    if as_json:
+        click.echo(json.dumps(matrix.to_json(), indent=2, ensure_ascii=False))
+        return
+    click.echo(matrix_text(matrix, form or "text", head=rows, width=terminal_width()).rstrip("\n"))
+    if form is None:
+        click.echo(
+            "\npercent, with 95% intervals; * best, significantly better than every other one of its column"
+        )
+    for note in matrix.notes:
+        report(note)

@@ -178,10 +178,10 @@ def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> st
     return str(name) if name else None
 
 
-def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
-    """Results for a person; below the table, further metrics, and why benchmarks are not complete."""
-    from nemo_gym.rollouts.scores.group_scores import group_lines
-
+def results_cells(
+    rows: Sequence[BenchmarkResult], facts: Sequence[str] = (), values: Sequence[Sequence[str]] = ()
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and cells for a person; ``values`` are those of further columns ``facts``, row by row."""
     cells = [
         [
             row.gym_job_id,
@@ -191,23 +191,40 @@ def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> 
             "-" if row.low is None or row.high is None else f"{row.low:.1%} to {row.high:.1%}",
             "-" if row.expected is None else f"{row.measured:,}/{row.expected:,}",
             row.model or "-",
+            *(value or "-" for value in (values[at] if facts else ())),
         ]
-        for row in rows
+        for at, row in enumerate(rows)
     ]
+    return [*_RESULT_COLUMNS, *(fact.upper() for fact in facts)], cells
+
+
+def results_table(
+    rows: Sequence[BenchmarkResult],
+    width: int | None = None,
+    facts: Sequence[str] = (),
+    values: Sequence[Sequence[str]] = (),
+) -> str:
+    """Results for a person; below the table, further metrics, and why benchmarks are not complete."""
+    from nemo_gym.rollouts.scores.group_scores import group_lines
+
+    columns, cells = results_cells(rows, facts, values)
     notes = []
     for row in rows:
         where = f"{row.benchmark} of {row.gym_job_id}"
         notes += [f"{where}: {name} {metric.sentence}" for name, metric in row.metrics.items()]
         notes += [f"{where}: {line}" for line in group_lines(row.groups)]
         notes += [f"{where}: {row.detail}"] if row.detail else []
-    return "\n".join([table(_RESULT_COLUMNS, cells, width), *([""] if notes else []), *notes])
+    return "\n".join([table(columns, cells, width), *([""] if notes else []), *notes])
 
 
-def to_csv(rows: Sequence[BenchmarkResult]) -> str:
+def to_csv(
+    rows: Sequence[BenchmarkResult], facts: Sequence[str] = (), values: Sequence[Sequence[str]] = ()
+) -> str:
     """Results as comma-separated values with a header; what is not known is empty."""
     names = [item.name for item in fields(BenchmarkResult) if item.name not in _NOT_IN_CSV]
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, [*names, *facts], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row.to_json() for row in rows)
+    for at, row in enumerate(rows):
+        writer.writerow(row.to_json() | (dict(zip(facts, values[at], strict=True)) if facts else {}))
     return text.getvalue()

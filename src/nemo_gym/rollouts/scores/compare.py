@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -134,23 +135,30 @@ class Comparisons:
         return {"schema_version": 1, "benchmarks": shared, "only_a": self.only_a, "only_b": self.only_b}
 
 
-def compare(a: Path, b: Path) -> Comparisons:
-    """Compare what two paths hold: each a run directory, a benchmark's folder, its artifacts, or a rows file.
+def compare(
+    a: Path | Mapping[str, RolloutPaths],
+    b: Path | Mapping[str, RolloutPaths],
+    *,
+    names: tuple[str, str] | None = None,
+) -> Comparisons:
+    """Compare two runs: each a path (see `outputs_at`), or outputs by benchmark. ``names`` is for messages.
 
     Benchmarks are paired by name; a single one on each side is paired whatever its folder is called. Raises
     `UnlikeRunsError` naming every key that differs, `DataError` where nothing can be read.
     """
-    left, right = outputs_at(a), outputs_at(b)
+    left, right = (outputs_at(run) if isinstance(run, Path) else run for run in (a, b))
     if len(left) == len(right) == 1:
         pairs = [(next(iter(left.values())), next(iter(right.values())))]
         return Comparisons([compare_outputs(*pairs[0])], [], [])
-    names = [name for name in left if name in right]
-    if not names:
+    shared = [name for name in left if name in right]
+    if not shared:
+        first, second = names or (a, b)
         raise DataError(
-            f"{a} and {b} share no benchmark: the first has {', '.join(left)}, the second {', '.join(right)}."
+            f"{first} and {second} share no benchmark: the first has {', '.join(left)}, "
+            f"the second {', '.join(right)}."
         )
     return Comparisons(
-        [compare_outputs(left[name], right[name], name) for name in names],
+        [compare_outputs(left[name], right[name], name) for name in shared],
         [name for name in left if name not in right],
         [name for name in right if name not in left],
     )
@@ -181,6 +189,30 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
         _metrics(a, b, columns_a, columns_b),
         _groups(a, b, left.num_repeats, means),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTasks:
+    """The mean reward of each task of an output; NaN where none of its rollouts is measured."""
+
+    paths: RolloutPaths
+    manifest: OutputManifest
+    means: array[float]
+
+
+def measured_tasks(paths: RolloutPaths) -> MeasuredTasks:
+    """Read an output for any number of comparisons. Raises `DataError` without a manifest."""
+    known = _manifest(paths)
+    return MeasuredTasks(paths, known, array("d", _task_means(_columns(paths, known))))
+
+
+def paired_tasks(a: MeasuredTasks, b: MeasuredTasks) -> Paired:
+    """The difference in reward between two outputs; raises as `compare_outputs` does."""
+    _refuse_unlike(a.paths, b.paths, a.manifest, b.manifest)
+    both = _on_both_sides(zip(a.means, b.means, strict=True))
+    if not both:
+        raise DataError("no task is measured on both sides.")
+    return pair(both)
 
 
 def pair(

@@ -1,0 +1,65 @@
+"""Facts about a run that tables show beside its score, and by which they name their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.errors import DataError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.results.scores import BenchmarkResult
+from nemo_gym.rollouts.output.manifest import load_manifest
+from nemo_runs.clock import moment
+from nemo_runs.durations import duration_in_words
+
+NAMES = ("model", "id", "benchmark", "submitted", "age", "cluster", "labels")
+"""Facts with names of their own; ``label.NAME`` is a label, anything else a setting of the run."""
+
+
+def run_fact(name: str, record: SubmissionRecord, result: BenchmarkResult, *, now: float) -> str | None:
+    """One fact as text; ``None`` where the run has none. ``now`` is in UTC seconds.
+
+    A setting is named by its dotted path in the run configuration, such as
+    ``responses_create_params.temperature``; the manifest holds those that affect answers or grades.
+    """
+    plain = {
+        "model": result.model,
+        "id": record.gym_job_id,
+        "benchmark": result.benchmark,
+        "submitted": record.submitted_at,
+        "cluster": record.cluster,
+        "labels": " ".join(f"{key}={value}" for key, value in record.labels.items()) or None,
+    }
+    if name in plain:
+        return plain[name]
+    if name == "age":
+        return _age(record.submitted_at, now)
+    if name.startswith("label."):
+        return record.labels.get(name.removeprefix("label."))
+    return _setting(name, result)
+
+
+def _age(submitted_at: str, now: float) -> str | None:
+    try:
+        return duration_in_words(max(0.0, now - moment(submitted_at) / 1_000_000), units=1)
+    except ValueError:
+        return None
+
+
+def _setting(name: str, result: BenchmarkResult) -> str | None:
+    try:
+        manifest = load_manifest(JobPaths(Path(result.job_dir)).rollouts.manifest)
+    except (DataError, OSError):
+        return None
+    if manifest is None:
+        return None
+    for values in (manifest.generation, manifest.scoring):
+        found: Any = values
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if found is not None:
+            return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return None
