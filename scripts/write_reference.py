@@ -38,7 +38,9 @@ def page() -> str:
     for program, group in (("gym", gym), ("nemo", nemo)):
         parts += [_command(words, command) for words, command in commands(program, group)]
     parts.append(
-        "Installed packages bring more commands of `nemo`, through the entry-point group `nemo.commands`.\n"
+        "Installed packages bring more commands of `nemo`, through the entry-point group `nemo.commands`. A "
+        "name that two packages offer, or a package and `nemo` itself, is refused with the names of the "
+        "packages.\n"
     )
     return "\n".join(parts)
 

@@ -41,7 +41,7 @@ def page(text: str) -> str:
 
 def table(name: str) -> str:
     """The table of one verifier's options."""
-    options: type[BaseModel] = load_class(VERIFIERS, {"type": name}, where="verifier").Options
+    options: type[BaseModel] = load_class(VERIFIERS, {"type": name}, where="verifier").cls.Options
     meanings = docstrings(options)
     rows = [
         f"| `{option}` | `{default(field)}` | {meanings[option]} |\n"

@@ -217,7 +217,7 @@ def test_every_option_of_a_verifier_is_documented_with_its_default_and_no_other(
     section = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
     assert table in section[1], "`make reference` writes the tables again"
     shown = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", table, re.MULTILINE))
-    options = load_class(VERIFIERS, {"type": name}, where="verifier").Options
+    options = load_class(VERIFIERS, {"type": name}, where="verifier").cls.Options
     assert shown.keys() == options.model_fields.keys()
 
 

@@ -30,8 +30,8 @@ MAY_IMPORT = {
 ONLY_PARTS = {
     # how a program treats its streams, which addresses are this machine, the proxies and folders of its
     # environment, what a plain scalar is, how JSON is read that people write, how counts, durations and sizes
-    # are said, which name may have been meant, how findings read, and how drawn
-    # tables end
+    # are said, which name may have been meant, how findings read, how drawn tables end, and what other
+    # packages bring
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -46,6 +46,8 @@ ONLY_PARTS = {
         "nemo_runs.file_locks",
         "nemo_runs.addresses",
         "nemo_runs.trimmed",
+        "nemo_runs.extensions",
+        "nemo_runs.errors",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
     ("nemo_engines", "nemo_gym"): (
@@ -98,7 +100,7 @@ LAYERS = {
         "commands",
     ),
     "nemo_helix_plugin": (
-        "errors model_fields addresses yaml_text entry_points",
+        "errors model_fields addresses yaml_text",
         "jobs access files models",
         "customization",
         "config client customization.sdk",
@@ -107,7 +109,7 @@ LAYERS = {
     "nemo_runs": (
         "errors addresses boot_clock counts durations file_locks findings homes patterns proxies",
         "sizes streams suggestions trimmed",
-        "yaml_scalars secret_refs strict_json packed",
+        "yaml_scalars secret_refs strict_json packed extensions",
         "json_lines",
         "durable",
         "processes",

@@ -168,7 +168,10 @@ class Agent(Protocol):
     """Schema of the agent's own options in the config, ``type`` left out."""
 
     async def run(self, task: Task, policy: Policy) -> Episode:
-        """Play one rollout. Raise `nemo_gym.types.RolloutFailedError` for a failure the agent understands."""
+        """Play one rollout; it must not block, and has no limit of time but that of a drain.
+
+        Raise `nemo_gym.types.RolloutFailedError` for a failure the agent understands.
+        """
         ...
 
 
@@ -199,11 +202,19 @@ class Verifier(Protocol):
     """Schema of the verifier's own options in the config, ``type`` left out."""
 
     def check_row(self, row: Row) -> str | None:
-        """Say what a dataset row lacks, as a short phrase, or ``None``; asked before the first request."""
+        """Say what a dataset row lacks, as a short phrase, or ``None``; asked before the first request.
+
+        A row for which it raises is refused, with what was raised.
+        """
         ...
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
-        """Grade one episode."""
+        """Grade one episode.
+
+        It must not block: requests, signals and other grades wait in the same event loop. It has no limit of
+        time but that of a drain, which cancels it; the answer is then kept, and graded by the next start.
+        What it raises, `SystemExit` too, is a failed grading of this one answer.
+        """
         ...
 
 

@@ -7,10 +7,15 @@ A package adds one by an entry point of the group `GROUP` that leads to a
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
 from typing import Any
 
+from pydantic import BaseModel
+
 from nemo_helix_server.errors import ServerError
+from nemo_runs.errors import EntryPointError
+from nemo_runs.extensions import entry_points
+from nemo_runs.extensions.entry_points import EntryGroup
+from nemo_runs.extensions.metadata import InstalledEntry
 
 GROUP = "nemo_helix.executors"
 DEFAULT = "subprocess"
@@ -19,38 +24,52 @@ _BUILT_IN = {
     DEFAULT: "nemo_helix_server.executors.subprocesses:KIND",
     "slurm": "nemo_helix_server.executors.slurm.executor:KIND",
 }
+_ENTRIES = EntryGroup(GROUP, "executor", _BUILT_IN)
 
 
 class UnknownExecutorError(ServerError):
-    """There is no executor of this name, or it cannot be loaded; the message names those that there are."""
+    """There is no executor of this name, its name is taken twice, or it cannot be loaded."""
 
 
 def names() -> tuple[str, ...]:
     """Every executor's name: what comes with the service first, then those of other packages."""
-    return tuple(dict.fromkeys([*_BUILT_IN, *sorted(point.name for point in _added())]))
+    return (*_BUILT_IN, *entry_points.names(_ENTRIES))
 
 
 def load(name: str) -> Any:
     """The `nemo_helix_server.executors.base.ExecutorKind` of a name; raises `UnknownExecutorError`.
 
-    What comes with the service cannot be replaced from outside.
+    What comes with the service cannot be replaced from outside: a package that offers such a name is refused.
     """
-    if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
-    point = next((point for point in _added() if point.name == name), None)
-    if point is None:
+    try:
+        entry = entry_points.find(_ENTRIES, name)
+        if entry is not None:
+            return _checked(entry, entry_points.load(_ENTRIES, entry))
+    except EntryPointError as error:
+        raise UnknownExecutorError(str(error)) from error
+    if name not in _BUILT_IN:
         raise UnknownExecutorError(
             f"there is no executor '{name}' here; there are {', '.join(names())}, and a package adds one by "
             f"an entry point of the group {GROUP}"
         )
-    try:
-        return point.load()
-    except Exception as error:
-        raise UnknownExecutorError(
-            f"the executor '{name}' cannot be loaded from {point.value}: {type(error).__name__}: {error}"
-        ) from error
+    module, _, attribute = _BUILT_IN[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
-def _added() -> tuple[metadata.EntryPoint, ...]:
-    return tuple(metadata.entry_points(group=GROUP))
+def clashes() -> list[str]:
+    """A sentence for each name that is refused because it is taken twice."""
+    return entry_points.clashes(_ENTRIES)
+
+
+def _checked(entry: InstalledEntry, kind: Any) -> Any:
+    """The protocol's module imports the settings, and they this one: so what a kind has is checked here."""
+    reason = None
+    if not callable(getattr(kind, "open", None)):
+        reason = f"{entry.target} must be an ExecutorKind whose open is a function, and is {kind!r:.80}"
+    elif not (isinstance(kind.config, type) and issubclass(kind.config, BaseModel)):
+        reason = (
+            f"{entry.target}.config must be a class made from ProfileSettings, and is {kind.config!r:.80}"
+        )
+    if reason is not None:
+        raise entry_points.broken(_ENTRIES, entry, reason)
+    return kind

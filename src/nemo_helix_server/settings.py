@@ -109,6 +109,14 @@ class ExecutorDefaults(SettingsSection):
     subprocess: SubprocessSettings = SubprocessSettings()
 
 
+def _own(configuration: type[BaseModel], executor: str) -> type[BaseModel]:
+    """The class of an executor's configuration; ``ValueError`` for one that is not made from ours."""
+    if issubclass(configuration, ProfileSettings):
+        return configuration
+    found = f"{configuration.__module__}.{configuration.__qualname__}"
+    raise ValueError(f"{found} of the executor '{executor}' is not made from ProfileSettings")
+
+
 class ExecutorProfile(SettingsSection):
     """One more execution profile, or another configuration of a built-in one."""
 
@@ -137,8 +145,10 @@ class ExecutorProfile(SettingsSection):
         """The keys are those of the executor that ``backend`` names."""
         if not isinstance(value, dict) or "backend" not in info.data:
             return value
+        name = info.data["backend"]
         try:
-            return executor_kinds.load(info.data["backend"]).config.model_validate(value)
+            configuration = executor_kinds.load(name).config
+            return _own(configuration, name).model_validate(value)
         except executor_kinds.UnknownExecutorError as error:
             raise ValueError(str(error)) from error
         except ValidationError as error:

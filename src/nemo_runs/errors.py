@@ -25,3 +25,7 @@ class SecretReferenceError(RunsError):
 
 class LeaseError(RunsError):
     """Devices or slots cannot be leased as asked, or the book of leases cannot be used."""
+
+
+class EntryPointError(RunsError):
+    """What another package offers cannot be used; the message names the package."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, ClassVar, cast
+
+from pydantic import BaseModel
 
 from nemo_gym import plugins
-from nemo_gym.types import Agent
+from nemo_gym.types import Agent, Episode, Policy, Task
 
 AGENTS = plugins.PluginKind(
     noun="agent",
@@ -19,14 +22,36 @@ AGENTS = plugins.PluginKind(
 )
 
 
-def load_agent(spec: Mapping[str, Any], *, where: str = "benchmark.agent") -> Agent:
+def load_agent(spec: Mapping[str, Any], *, where: str = "benchmark.agent") -> GuardedAgent:
     """Build the agent that ``spec`` describes: its ``type`` and its own options.
 
     Raises `nemo_gym.errors.ConfigError`, naming the dotted path below ``where``.
     """
-    cls = plugins.load_class(AGENTS, spec, where=where)
-    options = plugins.check_options(cls.Options, spec, where=where)
-    return cast("Agent", plugins.construct(cls, Agent, (options,), where=where))
+    loaded = plugins.load_class(AGENTS, spec, where=where)
+    options = plugins.check_options(loaded.cls.Options, spec, where=where)
+    return GuardedAgent(
+        cast("Agent", plugins.construct(loaded, Agent, (options,), where=where)), loaded.title
+    )
+
+
+class GuardedAgent:
+    """An agent that gives an episode, or an error that names agent, package and row."""
+
+    Options: ClassVar[type[BaseModel]] = BaseModel
+    """None of its own: the other agent has been built."""
+
+    def __init__(self, agent: Agent, title: str) -> None:
+        """``title`` names it in messages, such as ``the agent 'loop' of the package toys``."""
+        self.inner = agent
+        self.title = title
+
+    async def run(self, task: Task, policy: Policy) -> Episode:
+        """Have one rollout played."""
+        title = f"{self.title}, asked to run row {task.task_index},"
+        call = functools.partial(self.inner.run, task, policy)
+        episode = await plugins.awaited(title, call, Episode, "agent_run_error")
+        assert isinstance(episode, Episode)
+        return episode
 
 
 def agent_types() -> list[str]:

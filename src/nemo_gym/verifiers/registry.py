@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from nemo_gym import plugins
 from nemo_gym.errors import ConfigError
-from nemo_gym.types import MetricInfo, Policy, Verifier
+from nemo_gym.types import ANSWER_ENDS, MetricInfo, Policy, Verifier
+from nemo_gym.verifiers.guarded import GuardedVerifier
 
 VERIFIERS = plugins.PluginKind(
     noun="verifier",
@@ -29,21 +30,23 @@ VERIFIERS = plugins.PluginKind(
 
 def load_verifier(
     spec: Mapping[str, Any], models: Mapping[str, Policy] | None = None, *, where: str = "benchmark.verifier"
-) -> Verifier:
+) -> GuardedVerifier:
     """Build the verifier that ``spec`` describes: its ``type`` and its own options.
 
     ``models`` are the judge models by name; most verifiers need none. Raises `nemo_gym.errors.ConfigError`,
     naming the dotted path below ``where``.
     """
-    cls = plugins.load_class(VERIFIERS, spec, where=where)
-    options = plugins.check_options(cls.Options, spec, where=where)
-    verifier = cast("Verifier", plugins.construct(cls, Verifier, (options, models or {}), where=where))
+    loaded = plugins.load_class(VERIFIERS, spec, where=where)
+    options = plugins.check_options(loaded.cls.Options, spec, where=where)
+    verifier = cast("Verifier", plugins.construct(loaded, Verifier, (options, models or {}), where=where))
     declared = declared_metrics(verifier)
     if not isinstance(declared, Mapping) or not all(map(_is_declared, declared.items())):
-        raise ConfigError(
-            f"{where}: metrics of {cls.__qualname__} must map names to nemo_gym.types.MetricInfo."
-        )
-    return verifier
+        raise ConfigError(f"{where}: metrics of {loaded.title} must map names to nemo_gym.types.MetricInfo.")
+    ends: object = getattr(verifier, "graded_ends", ())
+    if not isinstance(ends, Collection) or not set(ends) <= set(ANSWER_ENDS):
+        known = ", ".join(ANSWER_ENDS)
+        raise ConfigError(f"{where}: graded_ends of {loaded.title} must be a set of: {known}.")
+    return GuardedVerifier(verifier, loaded.title)
 
 
 def verifier_types() -> list[str]:

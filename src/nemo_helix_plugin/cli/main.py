@@ -56,15 +56,12 @@ class InstalledGroup(NemoGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the group's own commands and of all installed ones."""
         own = super().list_commands(ctx)
-        return [*own, *(name for name in outside_commands.installed_commands() if name not in own)]
+        return [*own, *outside_commands.installed_commands(own)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; the group's own go before installed ones of that name."""
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
-            return own
-        installed = outside_commands.installed_commands()
-        return outside_commands.load(installed[cmd_name]) if cmd_name in installed else None
+        """Import and return one command; raises `CommandLoadError` where two have that name."""
+        installed = outside_commands.load(cmd_name, super().list_commands(ctx))
+        return installed or super().get_command(ctx, cmd_name)
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant: of jobs' commands too, since `nemo pause` is soon typed."""
@@ -77,11 +74,9 @@ class InstalledGroup(NemoGroup):
     def shown(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as the base has it
         """Names and help; of an installed command the package that brings it, where nothing else is known."""
         own = [(name, lazy.help) for name, lazy in self._lazy.items() if not lazy.hidden]
-        names = {name for name, _ in own}
         brought = [
-            (name, _KNOWN_HELP.get(name, f"from {command.distribution}"))
-            for name, command in outside_commands.installed_commands().items()
-            if name not in names
+            (name, _KNOWN_HELP.get(name, f"from {packages}"))
+            for name, packages in outside_commands.installed_commands(self._lazy).items()
         ]
         return [*own, *brought]
 

@@ -5,35 +5,44 @@ Nothing is imported before it is called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import click
 
-from nemo_helix_plugin import entry_points, errors
-from nemo_helix_plugin.entry_points import InstalledEntry
+from nemo_helix_plugin import errors
+from nemo_runs.errors import EntryPointError
+from nemo_runs.extensions import entry_points
+from nemo_runs.extensions.entry_points import EntryGroup
 
 GROUP = "nemo.commands"
 """An entry point of this group is ``<command> = <module>:<attribute>``, the attribute a `click.Command`."""
 
 
-def installed_commands(folders: Iterable[str] | None = None) -> dict[str, InstalledEntry]:
-    """All commands on ``folders`` (default: ``sys.path``) by name; the first folder that has a name wins."""
-    return entry_points.installed(GROUP, folders)
+def installed_commands(own: Collection[str]) -> dict[str, str]:
+    """The package, or packages, of each installed command; ``own`` are the names that need none."""
+    found: dict[str, list[str]] = {}
+    for entry in entry_points.offers(_group(own)):
+        if entry.name not in own:
+            found.setdefault(entry.name, []).append(entry.distribution)
+    return {name: ", ".join(packages) for name, packages in found.items()}
 
 
-def load(command: InstalledEntry) -> click.Command:
-    """Import a command. Raises `CommandLoadError` naming the package when it cannot be had."""
+def load(name: str, own: Collection[str]) -> click.Command | None:
+    """Import an installed command; ``None`` for a name that is among ``own``, or that nobody brings.
+
+    Raises `CommandLoadError`, which names the package, for a command that cannot be had, and for a name that
+    several packages have, or a package and ``own``.
+    """
+    group = _group(own)
     try:
-        loaded = entry_points.load(command.target)
-    except (ImportError, AttributeError) as error:
-        raise errors.CommandLoadError(_broken(command, str(error))) from error
-    if not isinstance(loaded, click.Command):
-        raise errors.CommandLoadError(_broken(command, f"{command.target} is a {type(loaded).__name__}"))
-    return loaded
+        entry = entry_points.find(group, name)
+        if entry is None:
+            return None
+        command: click.Command = entry_points.load(group, entry, click.Command)
+    except EntryPointError as error:
+        raise errors.CommandLoadError(str(error)) from error
+    return command
 
 
-def _broken(command: InstalledEntry, reason: str) -> str:
-    return (
-        f"the command '{command.name}' of the package {command.distribution} cannot be loaded ({reason}); "
-        "install that package again, or remove it"
-    )
+def _group(own: Collection[str]) -> EntryGroup:
+    return EntryGroup(GROUP, "command", own)

@@ -6,17 +6,22 @@ in ``nemo_helix_server/customizer/backends``.
 
 Another package brings a backend by an entry point of the group ``nemo_helix.backends``, which names a
 `BackendDescription`, and one of the group ``nemo_helix_server.backends`` for the service. A package that is
-broken harms only those who ask for its backend.
+broken, or that brings a name which is taken, harms only those who ask for that backend.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from nemo_helix_plugin import entry_points, errors
+from nemo_helix_plugin import errors
+from nemo_runs.errors import EntryPointError
+from nemo_runs.extensions import entry_points
+from nemo_runs.extensions.entry_points import EntryGroup
+from nemo_runs.extensions.metadata import InstalledEntry
 
 if TYPE_CHECKING:
     from nemo_helix_plugin.jobs.models import RequestModel
@@ -50,9 +55,21 @@ class BackendDescription(NamedTuple):
     """
 
     def input_type(self) -> type[RequestModel]:
-        """The type of its input spec."""
-        found: type[RequestModel] = entry_points.load(self.input)
+        """The type of its input spec; raises `BackendLoadError`."""
+        if self.name in BUILT_IN:
+            module, _, attribute = self.input.partition(":")
+            built_in: type[RequestModel] = getattr(importlib.import_module(module), attribute)
+            return built_in
+        try:
+            found: type[RequestModel] = entry_points.load(ENTRIES, self._entry_of_input(), type)
+        except EntryPointError as error:
+            raise BackendLoadError(str(error)) from error
         return found
+
+    def _entry_of_input(self) -> InstalledEntry:
+        brought = [entry for entry in entry_points.offers(ENTRIES) if entry.name == self.name]
+        package = brought[0].distribution if brought else self.input.partition(".")[0]
+        return InstalledEntry(self.name, self.input, package)
 
 
 _BUILT_IN = (
@@ -86,6 +103,9 @@ _BUILT_IN = (
 BUILT_IN: Mapping[str, BackendDescription] = {backend.name: backend for backend in _BUILT_IN}
 
 
+ENTRIES = EntryGroup(GROUP, "backend", BUILT_IN.keys())
+
+
 class BackendLoadError(errors.NemoError):
     """A package brings a backend that cannot be used; the message names both."""
 
@@ -93,23 +113,24 @@ class BackendLoadError(errors.NemoError):
 @functools.cache
 def names() -> tuple[str, ...]:
     """All backends: the built-in ones, then those of other packages; whether each works is not tried."""
-    return (*BUILT_IN, *(name for name in entry_points.installed(GROUP) if name not in BUILT_IN))
+    return (*BUILT_IN, *entry_points.names(ENTRIES))
 
 
 @functools.cache
 def find(name: str) -> BackendDescription:
     """A backend by name; raises `KeyError` for one that nobody brings, and `BackendLoadError`."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    entry = entry_points.installed(GROUP)[name]
-    if not is_name(name):
-        raise BackendLoadError(_broken(entry, f"a name is a lowercase word, and none of {_reserved()}"))
     try:
-        found = entry_points.load(entry.target)
-    except Exception as error:  # foreign code: an import may raise anything
-        raise BackendLoadError(_broken(entry, f"{type(error).__name__}: {error}")) from error
-    if not isinstance(found, BackendDescription) or found.name != name:
-        raise BackendLoadError(_broken(entry, f"{entry.target} is not a BackendDescription of that name"))
+        entry = entry_points.find(ENTRIES, name)
+        if entry is None:
+            return BUILT_IN[name]
+        if not is_name(name):
+            reason = f"a name is a lowercase word, and none of {_reserved()}"
+            raise entry_points.broken(ENTRIES, entry, reason)
+        found: BackendDescription = entry_points.load(ENTRIES, entry, BackendDescription)
+        if found.name != name:
+            raise entry_points.broken(ENTRIES, entry, f"{entry.target} has another name, '{found.name}'")
+    except EntryPointError as error:
+        raise BackendLoadError(str(error)) from error
     return found
 
 
@@ -123,7 +144,3 @@ def summary(name: str) -> str:
 
 def _reserved() -> str:
     return ", ".join(sorted(RESERVED))
-
-
-def _broken(entry: entry_points.InstalledEntry, reason: str) -> str:
-    return f"the backend '{entry.name}' of the package {entry.distribution} cannot be loaded ({reason})"

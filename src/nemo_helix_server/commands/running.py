@@ -18,9 +18,10 @@ from typing import Any
 
 import uvicorn
 
-from nemo_helix_server import app, settings
+from nemo_helix_server import app, executor_kinds, settings
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.commands import connections, holder, listening
+from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
@@ -50,6 +51,7 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     data_dir = holder.prepare(given.data_dir)
     given = given.model_copy(update={"data_dir": data_dir})
     _warn_of_network(given)
+    _warn_of_packages()
     lock = holder.lock(data_dir)
     clock = SystemClock()
     store = JobStore(given.store_url(), clock)
@@ -78,6 +80,12 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     finally:
         store.close()
         os.close(lock)
+
+
+def _warn_of_packages() -> None:
+    """Log at the start what packages offer that cannot be used; else only a request for it finds out."""
+    for problem in dict.fromkeys([*executor_kinds.clashes(), *registry.unusable()]):
+        _LOG.warning("%s", problem)
 
 
 def needs_tokens(given: Settings, *, any_token: bool) -> bool:

@@ -15,7 +15,7 @@ SOLUTION = "She sells 16 - 3 - 4 = <<16-3-4=9>>9 eggs.\nShe makes 9 * 2 = $<<9*2
 
 
 def match(**options):
-    verifier = load_verifier({"type": "match", **options})
+    verifier = load_verifier({"type": "match", **options}).inner
     assert isinstance(verifier, MatchVerifier)
     return verifier
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError
 from nemo_gym.plugins import check_options
 from nemo_gym.types import Episode, Task
@@ -41,6 +40,23 @@ class Broken(Toy):
     def __init__(self, options, models):
         raise RuntimeError("no licence")
 
+class Leaves(Toy):
+    def __init__(self, options, models):
+        raise SystemExit("no licence")
+
+class Ends(Toy):
+    graded_ends = {"ended"}
+
+class Bare(Toy):
+    Options = dict
+
+class Fussy(Options):
+    def model_post_init(self, context):
+        raise KeyError("licence")
+
+class FussyToy(Toy):
+    Options = Fussy
+
 class NoVerify:
     Options = Options
     def __init__(self, options, models): pass
@@ -55,6 +71,11 @@ match = toy_verifier:Toy
 crashes = toy_crashes:Anything
 absent = toy_verifier:Nothing
 no_class = toy_verifier:TOY_IS_NO_CLASS
+bare = toy_verifier:Bare
+quits = toy_quits:Anything
+leaves = toy_verifier:Leaves
+ends = toy_verifier:Ends
+fussy = toy_verifier:FussyToy
 """
 
 
@@ -76,11 +97,12 @@ def outsiders(tmp_path, monkeypatch):
         {
             "toy_verifier": TOY + "\nTOY_IS_NO_CLASS = 3\n",
             "toy_crashes": "raise RuntimeError('built for another machine')",
+            "toy_quits": "import sys; sys.exit('bye')",
         },
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for module in ("toy_verifier", "toy_crashes"):
+    for module in ("toy_verifier", "toy_crashes", "toy_quits"):
         sys.modules.pop(module, None)
 
 
@@ -111,11 +133,26 @@ def test_a_verifier_can_ask_a_judge_model(outsiders):
     [
         (
             {"type": "crashes"},
-            "'crashes' of package toy does not load: RuntimeError: built for another machine",
+            r"verifier 'crashes' of the package toy cannot be loaded \(RuntimeError: built for .*\); repair",
         ),
-        ({"type": "absent"}, "'absent' of package toy does not load: AttributeError"),
-        ({"type": "no_class"}, "names no class"),
-        ({"type": "refuses"}, "Broken failed: RuntimeError: no licence"),
+        ({"type": "absent"}, r"'absent' of the package toy cannot be loaded \(AttributeError"),
+        ({"type": "no_class"}, "toy_verifier:TOY_IS_NO_CLASS must be a type, and is of the type int"),
+        (
+            {"type": "bare"},
+            r"'bare' of the package toy .*toy_verifier:Bare has no Options that is a pydantic",
+        ),
+        ({"type": "quits"}, r"'quits' of the package toy cannot be loaded \(SystemExit: bye\)"),
+        ({"type": "leaves"}, "'leaves' of the package toy cannot be made: SystemExit: no licence"),
+        (
+            {"type": "ends"},
+            "graded_ends of the verifier 'ends' of the package toy must be a set of: completed",
+        ),
+        ({"type": "fussy"}, r"toy_verifier\.Fussy cannot check these options: KeyError: 'licence'"),
+        (
+            {"type": "match"},
+            r"'match' is built in, and so named is one of another package \(toy; group nemo_gym\.verifiers\)",
+        ),
+        ({"type": "refuses"}, "'refuses' of the package toy cannot be made: RuntimeError: no licence"),
         ({"type": "half"}, "lacks verify"),
         (
             {"type": "toy", "at_leats": 3},
@@ -123,7 +160,7 @@ def test_a_verifier_can_ask_a_judge_model(outsiders):
         ),
         ({"type": "toy", "at_least": "many"}, r"benchmark\.verifier\.at_least \("),
         ({"type": "toi"}, r"no verifier 'toi'.*\(did you mean 'toy'\?\)"),
-        ({"type": "zzz"}, "known are absent, crashes"),
+        ({"type": "zzz"}, "known are absent, bare, crashes"),
         ({"type": 3}, "needs a type"),
         ({}, "needs a type"),
     ],
@@ -156,12 +193,8 @@ def test_a_schema_that_says_nothing_about_unknown_options_refuses_them():
 def test_a_broken_plugin_leaves_the_others_alone(outsiders):
     with pytest.raises(ConfigError):
         load_verifier({"type": "crashes"})
-    assert type(load_verifier({"type": "toy"})).__name__ == "Toy"
-    assert type(load_verifier({"type": "match"})).__name__ == "MatchVerifier"
-
-
-def test_an_outsider_cannot_take_the_name_of_a_built_in(outsiders):
-    assert type(load_verifier({"type": "match"})).__module__ == "nemo_gym.verifiers.match"
+    assert type(load_verifier({"type": "toy"}).inner).__name__ == "Toy"
+    assert type(load_verifier({"type": "multiple_choice"}).inner).__name__ == "MultipleChoiceVerifier"
 
 
 def test_a_package_with_unreadable_metadata_hides_nobody(outsiders):
@@ -169,16 +202,10 @@ def test_a_package_with_unreadable_metadata_hides_nobody(outsiders):
     bad.mkdir()
     (bad / "METADATA").write_bytes(b"\xff\xfe\x00garbage")
     (bad / "entry_points.txt").write_bytes(b"\xff[nemo_gym.verifiers\n = = =\n")
-    assert type(load_verifier({"type": "toy"})).__name__ == "Toy"
+    assert type(load_verifier({"type": "toy"}).inner).__name__ == "Toy"
 
 
 def test_a_type_that_two_packages_offer_is_refused(outsiders):
     install(outsiders, "other", "[nemo_gym.verifiers]\ntoy = other_toy:Toy\n", {})
-    with pytest.raises(ConfigError, match=r"several packages \(other, toy\)"):
+    with pytest.raises(ConfigError, match=r"several packages \(other, toy; group nemo_gym.verifiers\)"):
         load_verifier({"type": "toy"})
-
-
-def test_a_built_in_is_found_without_looking_at_any_package(monkeypatch):
-    monkeypatch.setattr("importlib.metadata.distributions", lambda: pytest.fail("packages were listed"))
-    load_verifier({"type": "match"})
-    load_agent({"type": "single_turn"})

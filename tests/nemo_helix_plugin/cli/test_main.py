@@ -1,13 +1,14 @@
 """`nemo`: commands come from installed packages, errors become sentences."""
 
 import re
+import sys
 
 import click
 import pytest
 
 from nemo_helix_plugin import errors
 from nemo_helix_plugin.cli import main, outside_commands
-from nemo_helix_plugin.entry_points import InstalledEntry
+from nemo_runs.extensions import entry_points
 
 
 @pytest.fixture
@@ -26,8 +27,10 @@ def packages(tmp_path, monkeypatch):
     made = Packages()
     made.folder.mkdir()
     monkeypatch.syspath_prepend(made.folder)
-    found = outside_commands.installed_commands
-    monkeypatch.setattr(outside_commands, "installed_commands", lambda: found([str(made.folder)]))
+    offers = entry_points.offers
+    monkeypatch.setattr(
+        entry_points, "offers", lambda group, _folders=None: offers(group, [str(made.folder)])
+    )
     return made
 
 
@@ -87,7 +90,21 @@ def test_a_command_that_another_group_has_is_named(packages, capsys, words, mean
 
 def test_an_installed_package_cannot_take_the_place_of_an_own_group(packages, capsys):
     packages.install("bad", "bad_jobs", "raise SystemError", "[nemo.commands]\njobs = bad_jobs:x\n")
-    assert main._status(["jobs", "--help"]) == errors.EXIT_DONE
+    assert main._status(["jobs", "--help"]) == errors.EXIT_LOCAL
+    sentence = "nemo: the command 'jobs' is built in, and so named is one of another package (bad; group "
+    assert capsys.readouterr().err.startswith(sentence)
+    assert main._status(["config", "--help"]) == main._status(["--help"]) == errors.EXIT_DONE
+
+
+def test_a_command_that_two_packages_bring_is_refused(packages, capsys):
+    for package in ("one", "two"):
+        packages.install(
+            package, f"{package}_x", "raise SystemError", f"[nemo.commands]\nx = {package}_x:x\n"
+        )
+    assert main._status(["--help"]) == errors.EXIT_DONE
+    assert re.search("x +from one, two", capsys.readouterr().out)
+    assert main._status(["x"]) == errors.EXIT_LOCAL
+    assert "the command 'x' is offered by several packages (one, two; group" in capsys.readouterr().err
 
 
 def test_an_installed_command_is_listed_without_being_imported(packages, capsys):
@@ -126,23 +143,28 @@ def test_a_broken_package_breaks_only_its_own_command(packages, capsys):
     )
     assert main._status(["toy"]) == errors.EXIT_DONE
     assert main._status(["sad"]) == errors.EXIT_LOCAL
-    assert "'sad' of the package sad-pkg cannot be loaded (No module named" in capsys.readouterr().err
+    sentence = "'sad' of the package sad-pkg cannot be loaded (ModuleNotFoundError: No module named"
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("raise RuntimeError('boom')", "RuntimeError: boom"),
+        ("import sys; sys.exit('bye')", "SystemExit: bye"),
+    ],
+)
+def test_whatever_an_import_raises_names_the_package(packages, capsys, text, reason):
+    packages.install("sad_pkg", "sad_import", text, "[nemo.commands]\nsad = sad_import:command\n")
+    sys.modules.pop("sad_import", None)
+    assert main._status(["sad"]) == errors.EXIT_LOCAL
+    assert f"'sad' of the package sad-pkg cannot be loaded ({reason})" in capsys.readouterr().err
 
 
 def test_an_entry_point_that_is_no_command_is_refused(packages):
     packages.install("odd_pkg", "odd", "thing = 3", "[nemo.commands]\nodd = odd:thing\n")
-    with pytest.raises(errors.CommandLoadError, match=r"odd:thing is a int"):
-        outside_commands.load(outside_commands.installed_commands()["odd"])
-
-
-def test_only_our_section_is_read(packages):
-    packages.install(
-        "mixed",
-        "mixed",
-        "",
-        "[console_scripts]\nother = mixed:main\n\n[nemo.commands]\n# no = not:one\nours = mixed:x [extra]\n",
-    )
-    assert outside_commands.installed_commands() == {"ours": InstalledEntry("ours", "mixed:x", "mixed")}
+    with pytest.raises(errors.CommandLoadError, match=r"odd:thing must be a Command, and is of the type int"):
+        outside_commands.load("odd", ())
 
 
 def test_an_interrupt_ends_with_its_own_status(monkeypatch, capsys):

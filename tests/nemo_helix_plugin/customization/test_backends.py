@@ -71,14 +71,29 @@ def test_a_backend_of_another_package_is_found(install: Install) -> None:
 
 def test_a_built_in_backend_cannot_be_replaced(install: Install) -> None:
     install("rl", "other_rl:DESCRIPTION")
-    assert backends.find("rl") == backends.BUILT_IN["rl"]
+    with pytest.raises(
+        backends.BackendLoadError, match=r"'rl' is built in, .* package \(other-rl; group nemo_"
+    ):
+        backends.find("rl")
     assert backends.names().count("rl") == 1
+    assert backends.find("automodel") == backends.BUILT_IN["automodel"]
+
+
+def test_an_input_that_does_not_load_names_the_package(install: Install) -> None:
+    install("spare", "spare_input:DESCRIPTION")
+    sentence = r"the backend 'spare' of the package spare-input cannot be loaded \(AttributeError"
+    with pytest.raises(backends.BackendLoadError, match=sentence):
+        backends.find("spare").input_type()
 
 
 @pytest.mark.parametrize(
     ("name", "target", "reason"),
     [
-        ("spare", "spare_backend2:OTHER", "spare_backend2:OTHER is not a BackendDescription of that name"),
+        (
+            "spare",
+            "spare_backend2:OTHER",
+            "spare_backend2:OTHER must be a BackendDescription, and is of the type int",
+        ),
         ("spare", "spare_backend3:NONE", "AttributeError: module 'spare_backend3' has no attribute 'NONE'"),
         (
             "templates",

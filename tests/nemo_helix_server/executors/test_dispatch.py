@@ -244,11 +244,16 @@ class TestNames:
     ):
         install(toy_package, monkeypatch, name=executor_kinds.DEFAULT)
         assert executor_kinds.names() == (executor_kinds.DEFAULT, "slurm", "toy")
-        assert executor_kinds.load(executor_kinds.DEFAULT).config is settings.SubprocessSettings
+        sentence = rf"the executor '{executor_kinds.DEFAULT}' is built in, and so named is one of another"
+        with pytest.raises(UnknownExecutorError, match=sentence):
+            executor_kinds.load(executor_kinds.DEFAULT)
+        assert len(executor_kinds.clashes()) == 1
 
     def test_one_that_cannot_be_loaded_is_named_with_where_it_comes_from(self, toy_package, monkeypatch):
         install(toy_package, monkeypatch, name="bent", module="no_such_module")
-        with pytest.raises(UnknownExecutorError, match="'bent' cannot be loaded from no_such_module:KIND"):
+        with pytest.raises(
+            UnknownExecutorError, match=r"'bent' of the package bent-package cannot be loaded \(Mod"
+        ):
             executor_kinds.load("bent")
 
     @pytest.mark.parametrize(

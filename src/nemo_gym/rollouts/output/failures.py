@@ -57,13 +57,22 @@ def place(error: BaseException, plugin: object) -> str:
 
     The innermost place where nothing of its own is on the stack; empty where there is no stack.
     """
-    plugin = getattr(plugin, "inner", plugin)
+    while hasattr(plugin, "inner"):
+        plugin = plugin.inner
     own = inspect.getsourcefile(type(plugin)) if _has_source(type(plugin)) else None
     frames = traceback.extract_tb(error.__traceback__)
     found = next((frame for frame in reversed(frames) if frame.filename == own), None)
     if found is None and frames:
         found = frames[-1]
     return "" if found is None else f"{found.filename}:{found.lineno}, in {found.name}"
+
+
+def _title_of_package(plugin: object) -> str:
+    """How a plug-in of another package is named; empty for a built-in one, whose place says enough."""
+    while not hasattr(plugin, "title") and hasattr(plugin, "inner"):
+        plugin = plugin.inner
+    title = str(getattr(plugin, "title", ""))
+    return title if " of the package " in title else ""
 
 
 def _has_source(kind: type) -> bool:
@@ -93,6 +102,8 @@ def _describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
     message = message or f"a bare {type(error).__name__}"
     if where:
         message = f"{message} ({where})"
+    if title := _title_of_package(plugin):
+        message = f"{title}: {message}"
     return RolloutFailure(_CLASS_OF_STAGE[stage], type(error).__name__, message)
 
 

@@ -203,7 +203,7 @@ def test_a_verifier_that_fails_on_one_row_replaces_nothing(output, tmp_path, out
     config = run_config(benchmark_config(tmp_path / "f", verifier="{type: fails}"))
     with pytest.raises(
         DataError,
-        match=r"rollouts\.jsonl:3: the verifier failed: OSError: judge away \(/"
+        match=r"rollouts\.jsonl:3: the verifier failed: OSError: .*: judge away \(/"
         r".*failing_verifier\.py:12, in verify\)",
     ):
         reverify(output, config)
