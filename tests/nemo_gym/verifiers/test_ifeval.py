@@ -23,8 +23,8 @@ def test_each_level_is_a_metric_and_the_instruction_level_is_over_all_instructio
     assert [rollout.verdict.metrics["inst_level_strict"] for rollout in rollouts] == [1.0, 0.5, 0.5, 0.0]
     assert [rollout.verdict.metrics["prompt_level_loose"] for rollout in rollouts] == [1.0, 0.0, 1.0, 0.0]
     assert rollouts[1].verdict.fields == {"followed": {"strict": [True, False], "loose": [True, False]}}
-    assert isinstance(verifier, ifeval.IfevalVerifier)
-    assert verifier.aggregate(rollouts) == {"inst_level_strict": 4 / 7, "inst_level_loose": 5 / 7}
+    assert isinstance(verifier.inner, ifeval.IfevalVerifier)
+    assert verifier.inner.aggregate(rollouts) == {"inst_level_strict": 4 / 7, "inst_level_loose": 5 / 7}
 
 
 @pytest.mark.slow
