@@ -278,6 +278,8 @@ def run_and_resume(page: Page) -> None:
     page.run()
     assert "guessed from 1 row of questions.csv" in page.said
     fresh("")
+    page.run()
+    fresh("")
     page.type(
         page.filled(
             "gym eval run --benchmark arithmetic --model my-model --output results/rollouts.jsonl "

@@ -29,6 +29,7 @@ from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import HttpPolicy, PolicyError, open_session
 from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
 from nemo_gym.rollouts.policy.notices import Retries
+from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_runs.clock import SecondsClock
@@ -152,7 +153,12 @@ class CollectorRun:
         limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
         async with open_session(prepared.endpoint, limits) as session:
             policy = HttpPolicy(
-                session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
+                session,
+                prepared.endpoint,
+                limits,
+                retries=self._retries,
+                pause=self._drain.pause,
+                rate=self._rate_limit(),
             )
             for ask in (False, True) if self._has_all(prepared) else (True,):
                 model = await self._model(session, prepared) if ask else None
@@ -164,6 +170,17 @@ class CollectorRun:
                     if ask or not store.to_ask:
                         return await self._collect_into(store, prepared, policy)
         return None
+
+    def _rate_limit(self) -> RateLimit | None:
+        config = self._config
+        if config.max_requests_per_minute is None and config.max_tokens_per_minute is None:
+            return None
+        return RateLimit(
+            requests=config.max_requests_per_minute,
+            tokens=config.max_tokens_per_minute,
+            monotonic=self._clock.monotonic,
+            pause=self._drain.pause,
+        )
 
     def _has_all(self, prepared: Prepared) -> bool:
         """Whether the recorded rows leave nothing to ask: then the server need not even be there."""

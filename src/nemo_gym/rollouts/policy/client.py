@@ -29,11 +29,12 @@ from nemo_gym.rollouts.policy import (
     provider_errors,
     refusals,
 )
-from nemo_gym.rollouts.policy.answers import MalformedAnswerError
+from nemo_gym.rollouts.policy.answers import MalformedAnswerError, usage_of
 from nemo_gym.rollouts.policy.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.policy.errors import PolicyError
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.policy.notices import Retries
+from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.types import LogLikelihood, Row
 from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
@@ -154,6 +155,7 @@ class HttpPolicy:
         *,
         retries: Retries,
         pause: Callable[[float], Awaitable[bool]],
+        rate: RateLimit | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._session = session
@@ -161,6 +163,7 @@ class HttpPolicy:
         self._limits = limits
         self._retries = retries
         self._pause = pause
+        self._rate = rate
         self._uniform = uniform
         self._place = _Place.of(endpoint, apis.PATHS[endpoint.api])
         self._limit_name = "max_tokens"
@@ -248,7 +251,8 @@ class HttpPolicy:
         return True
 
     async def _send(self, body: bytes, place: _Place, read: Callable[[Any], _Read]) -> _Read:
-        """Post once and read the answer. Raises `PolicyError` and `_WithheldError`."""
+        """Post once, within the limits, and read the answer. Raises `PolicyError` and `_WithheldError`."""
+        sent = None if self._rate is None else await self._rate.admit(len(body))
         try:
             async with self._session.post(place.url, data=body, allow_redirects=False) as answer:
                 if answer.status != 200:
@@ -262,6 +266,10 @@ class HttpPolicy:
             longest = size_in_words(http_body.LONGEST_ANSWER, binary=True)
             raise PolicyError("agent_request_failed", f"{place.shown} sent an answer of more than {longest}.")
         found = self._parsed(content, encoding, place)
+        if self._rate is not None and sent is not None and isinstance(found, dict):
+            usage = usage_of(found.get("usage"))
+            if usage is not None:
+                self._rate.settle(sent, usage["total_tokens"])
         try:
             return read(found)
         except likelihoods.NoLikelihoodsError as error:

@@ -56,6 +56,8 @@ NEITHER_KEYS: Final = (
     "drain_margin_s",
     "input_jsonl_fpath",  # the digest of the data set stands for it
     "max_request_attempts",
+    "max_requests_per_minute",
+    "max_tokens_per_minute",
     "max_rollout_attempts",
     "model_endpoint_readiness_timeout_seconds",
     "num_samples_in_parallel",

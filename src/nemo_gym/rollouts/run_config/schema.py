@@ -145,6 +145,10 @@ class RunConfig(Strict):
     max_rollout_attempts: Count = 3
     request_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 600
     max_request_attempts: Count = 5
+    max_requests_per_minute: Count | None = None
+    """Of this run, retries included."""
+    max_tokens_per_minute: Count | None = None
+    """Of questions and answers, as the server counts them."""
     dispatch_budget_s: Seconds | None = None
     """Stop starting rollouts after so many seconds."""
     drain_margin_s: Seconds = 10

@@ -111,6 +111,19 @@ def test_a_run_grows_from_a_few_tasks_to_all_and_to_more_repeats(run, tmp_path):
     assert certify(RolloutPaths(output)).problems == []
 
 
+def test_a_run_keeps_to_the_requests_of_a_minute_and_stops_where_it_waits(run, tmp_path, monkeypatch):
+    budget = {"--limit": "8"}
+    with MockServer() as server:
+        status, _, _ = run(
+            *(server, "max_requests_per_minute=3", "dispatch_budget_s=1", "drain_margin_s=0"), flags=budget
+        )
+        assert sum(server.prompts.values()) == 3
+    assert status == 75
+    assert len(results(tmp_path)) == 3
+    failures = (tmp_path / "out" / "rollouts_failures.jsonl").read_text().splitlines()
+    assert all("was not sent" in line and '"_ng_failure_counted":false' in line for line in failures)
+
+
 def test_data_that_grew_is_asked_only_for_its_new_rows(run, rows, tmp_path):
     with MockServer() as server:
         run(server)
