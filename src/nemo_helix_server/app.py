@@ -120,7 +120,7 @@ def compose(
         authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
     broadcaster = _broadcaster(core)
-    executor = dispatch.of_service(settings)
+    executor = dispatch.of_service(settings, clock.monotonic)
     engines = Engines(settings.engines, this_machine(), cache_folder())
     launches = _launches(core, base_url, isolation, engines, tokens_required=tokens_required)
     controller = _controller(core, executor, launches, broadcaster)
@@ -218,7 +218,7 @@ def _parts(
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=core.profiles,
-        profile_checks=ProfileChecks(core.profiles, executors.named, isolated=isolation is not None),
+        profile_checks=ProfileChecks(core.profiles, executors, isolated=isolation is not None),
         filesets=references.filesets,
         models=references.models,
         customizer=Customizer(

@@ -61,15 +61,21 @@ def clashes() -> list[str]:
     return entry_points.clashes(_ENTRIES)
 
 
+def title(name: str) -> str:
+    """How messages name an executor: with the package that it comes from."""
+    package = next((entry.distribution for entry in entry_points.offers(_ENTRIES) if entry.name == name), "")
+    if name in _BUILT_IN or not package:
+        return f"the executor '{name}'"
+    return f"the executor '{name}' of the package {package}"
+
+
 def _checked(entry: InstalledEntry, kind: Any) -> Any:
     """The protocol's module imports the settings, and they this one: so what a kind has is checked here."""
-    reason = None
+    reason, config = None, getattr(kind, "config", None)
     if not callable(getattr(kind, "open", None)):
         reason = f"{entry.target} must be an ExecutorKind whose open is a function, and is {kind!r:.80}"
-    elif not (isinstance(kind.config, type) and issubclass(kind.config, BaseModel)):
-        reason = (
-            f"{entry.target}.config must be a class made from ProfileSettings, and is {kind.config!r:.80}"
-        )
+    elif not (isinstance(config, type) and issubclass(config, BaseModel)):
+        reason = f"{entry.target}.config must be a class made from ProfileSettings, and is {config!r:.80}"
     if reason is not None:
         raise entry_points.broken(_ENTRIES, entry, reason)
     return kind

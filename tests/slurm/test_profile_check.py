@@ -32,7 +32,7 @@ class Checked:
         loaded.data_dir.mkdir(exist_ok=True)
         executors = dispatch.of_service(loaded)
         try:
-            found = ProfileChecks(Profiles(loaded.jobs), executors.named).check(provider, "lab")
+            found = ProfileChecks(Profiles(loaded.jobs), executors).check(provider, "lab")
         finally:
             executors.close()
         self.ok = found["ok"]

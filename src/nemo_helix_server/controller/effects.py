@@ -16,6 +16,7 @@ from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import INTERRUPTED_TASK, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
+from nemo_helix_server.controller.supervision.executor_problems import ExecutorProblems
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
 from nemo_helix_server.executors.dispatch import Executors
@@ -32,6 +33,8 @@ from nemo_runs.clock import SECOND
 from nemo_runs.errors import RunsError
 
 _LOG = logging.getLogger(__name__)
+_ASKED = {decide.Stop: "its end", decide.Kill: "its end", decide.RepeatControl: "a request to it"}
+"""What a decision asks of an executor, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Effects:
     finder: FactFinder
     progress_ingestion: ProgressIngestion
     error_isolation: ErrorIsolation
+    problems: ExecutorProblems
 
     def move(self, tasks: Sequence[DecidedStep]) -> int:
         """Write the transitions, all in one unit; how many happened."""
@@ -99,6 +103,7 @@ class Effects:
 
     def _act(self, task: DecidedStep) -> None:
         run = self.finder.run(task.context)
+        token, what = task.context.step.task or "", _ASKED.get(type(task.decision), "")
         try:
             match task.decision:
                 case decide.Prepare():
@@ -117,7 +122,10 @@ class Effects:
                     self._send_control(task.context, ask)
         except (ExecutorError, RunsError, OSError) as error:
             # it is decided again at the next look; the deadline of the status ends that
-            _LOG.warning("the step %s of %s: %s", task.context.step.name, task.context.job_name, error)
+            self.problems.failed(task.context, token, what or "what is to be done", error)
+        else:
+            if what:
+                self.problems.worked(token, what)
 
     def _send_control(self, context: StepContext, ask: decide.RequestControl) -> None:
         run = self.finder.run(context)

@@ -56,9 +56,9 @@ class ErrorIsolation:
         """Keep a failure in the block to itself; that the database is away concerns everybody, and passes."""
         try:
             yield
-        except UnavailableError:
+        except (UnavailableError, KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a workload made of its files, the others go on
+        except BaseException as error:  # noqa: BLE001 - whatever it is, other packages' SystemExit too, the others go on
             sentence = f"{about} cannot be looked after: {type(error).__name__}: {error}"
             if sentence not in {self._last.get(about), self._now.get(about)}:
                 _LOG.exception("%s cannot be looked after; it is tried again", about)

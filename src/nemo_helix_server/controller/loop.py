@@ -31,6 +31,9 @@ from nemo_helix_server.controller.reclaims import Reclaims
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
 from nemo_helix_server.controller.step_ages import StepAges
+from nemo_helix_server.controller.supervision.executor_problems import ExecutorProblems
+from nemo_helix_server.controller.supervision.pass_watch import PassWatch
+from nemo_helix_server.controller.supervision.start_threads import StartThreads
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import RunObservation
 from nemo_helix_server.executors.dispatch import Executors
@@ -47,8 +50,6 @@ from nemo_helix_server.store.store import JobStore
 _LOG = logging.getLogger(__name__)
 _NEW, _QUEUED = 256, 64
 """So many steps that wait are looked at in one pass, oldest first."""
-_STARTS = 8
-"""So many runs are started at once."""
 _PASS_GAP = 0.02
 """Seconds between two passes, so that what happens together is handled together."""
 _WINDOWS_EVERY, _WINDOWS_BETWEEN = 30.0, 0.3
@@ -85,6 +86,8 @@ class Controller:
     changed: Callable[[], None]
     """Called after a pass that has changed something, for the code that shows it to others."""
     error_isolation: ErrorIsolation
+    watch: PassWatch
+    problems_of_runs: ExecutorProblems
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
@@ -98,9 +101,8 @@ class Controller:
 
     def start(self) -> None:
         """Begin; what runs already is taken over, what is half done is finished."""
-        self.executor.warm()
-        self.starter.find_open_chains()
         self.background.start()
+        self.watch.start()
         self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
         self._thread.start()
 
@@ -110,9 +112,10 @@ class Controller:
         self.wake()
         if self._thread is not None:
             self._thread.join(timeout)
+        self.watch.stop()
+        self.starter.threads.stop(timeout)
         self.background.stop(timeout)
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self.starter.threads.shutdown(wait=False)
 
     def wake(self) -> None:
         """Somebody asked for something; returns at once."""
@@ -123,8 +126,9 @@ class Controller:
         """What is wrong with the controller, a sentence each."""
         if self._thread is not None and not self._thread.is_alive() and not self._stopping:
             return ["the controller has ended; restart the service"]
-        found = [*self.error_isolation.sentences(), *self.background.error_isolation.sentences()]
-        return [self._problem, *found] if self._problem else found
+        found = [self._problem, self.watch.problem(), *self.executor.problems()]
+        found += [*self.error_isolation.sentences(), *self.background.error_isolation.sentences()]
+        return list(dict.fromkeys(filter(None, found)))
 
     def run_once(self) -> float:
         """One pass; the seconds until the next is due at the latest."""
@@ -134,6 +138,7 @@ class Controller:
             live = _live(unit)
             waiting = _waiting(unit)
         seen = self._observe(live)
+        self.problems_of_runs.observed(seen)
         tasks, deadline = self._decide(live, seen, now)
         moved = self.effects.move(tasks)
         moves = [task.decision for task in tasks if isinstance(task.decision, decide.Move)]
@@ -141,6 +146,8 @@ class Controller:
             if not isinstance(task.decision, decide.Move):
                 self.effects.act(task)
         started = self.starter.admit(waiting) if waiting or moved or self.starter.between else 0
+        self.starter.settle()
+        noted = self.problems_of_runs.note(live)
         followed = self.progress_ingestion.look(
             [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
             self.store.clock.monotonic(),
@@ -148,7 +155,7 @@ class Controller:
         deadline = min(deadline, self._ends_of_windows(), self.starter.next_due)
         self._measure(live)
         self.background.wake()
-        if moved or started or followed:
+        if moved or started or followed or noted:
             self.changed()
         if any(move.event in _SETTLING_EVENTS for move in moves):
             self._windows_due = 0.0
@@ -160,12 +167,13 @@ class Controller:
         return max(_PASS_GAP, min(interval, deadline - self.store.clock.monotonic()))
 
     def _loop(self) -> None:
-        swept = False
+        begun = False
         while not self._stopping:
+            self.watch.begin()
             try:
-                if not swept:
-                    self.background.reclaims.find()
-                    swept = True
+                if not begun:
+                    self._take_over()
+                    begun = True
                 pause = self.run_once()
                 self._problem = None
             except UnavailableError as error:
@@ -173,11 +181,18 @@ class Controller:
                     _LOG.error("%s", error)
                 self._problem = str(error)
                 pause = 1.0
-            except Exception as error:  # noqa: BLE001 - the outermost edge of the thread: the next pass tries again
+            except BaseException as error:  # noqa: BLE001 - the outermost edge of the thread: the next pass tries again
                 _LOG.exception("a pass of the controller failed and is tried again")
                 self._problem = f"the controller's last pass failed: {type(error).__name__}: {error}"
                 pause = 1.0
+            self.watch.end()
             self._sleep(pause)
+
+    def _take_over(self) -> None:
+        """What the service before this one has left."""
+        self.executor.warm()
+        self.starter.find_open_chains()
+        self.background.reclaims.find()
 
     def _sleep(self, seconds: float) -> None:
         time.sleep(_PASS_GAP)
@@ -268,17 +283,22 @@ def build(
     settings: Settings,
     limits: ports.StorageLimits,
     changed: Callable[[], None] = lambda: None,
+    start_threads: StartThreads | None = None,
 ) -> Controller:
-    """Put a controller together; ``changed`` is called after each pass that has changed something."""
+    """Put a controller together; ``changed`` is called after each pass that has changed something.
+
+    ``start_threads`` make the starts; unset = in threads of their own, which wake the controller.
+    """
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
     finder = FactFinder(storage, executor, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
     error_isolation = ErrorIsolation()
     progress_ingestion = ProgressIngestion(store, executor, error_isolation)
     reuse = Reuse(store, executor, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
-    starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
+    starting = start_threads or StartThreads(wake=lambda: controller.wake())  # noqa: PLW0108 - made below
+    problems = ExecutorProblems(store)
     reclaims = Reclaims(store, storage, executor)
     starter = Starter(
-        store, executor, launches, finder, reuse, error_isolation, starting, reclaims.is_removing
+        store, executor, launches, finder, reuse, error_isolation, starting, problems, reclaims.is_removing
     )
     controller = Controller(
         store=store,
@@ -286,7 +306,7 @@ def build(
         storage=storage,
         settings=settings,
         starter=starter,
-        effects=Effects(store, executor, starter, finder, progress_ingestion, error_isolation),
+        effects=Effects(store, executor, starter, finder, progress_ingestion, error_isolation, problems),
         finder=finder,
         progress_ingestion=progress_ingestion,
         windows=RetentionWindows(store, reclaims, limits, error_isolation),
@@ -301,6 +321,8 @@ def build(
         ),
         changed=changed,
         error_isolation=error_isolation,
+        watch=PassWatch(store.clock.monotonic, executor.slow),
+        problems_of_runs=problems,
         _threads=threads,
     )
     return controller

@@ -7,7 +7,6 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
@@ -16,6 +15,8 @@ from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import INTERRUPTED_TASK, FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
+from nemo_helix_server.controller.supervision.executor_problems import ExecutorProblems
+from nemo_helix_server.controller.supervision.start_threads import StartThreads
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -43,6 +44,8 @@ _REMOVAL_LOOK = 1.0
 """Seconds until a job is looked at again whose earlier files are being removed."""
 EXPECTED_INTERRUPTIONS = "expected_interruptions"
 """Key of a step's status details: what the newest start has to expect, and from what."""
+_MAY_BE_GIVEN_UP = 5.0
+"""Seconds after which a start may have been given up while it was under way."""
 _KNOWN = ""
 _WAITS_LONGER = "its last allocations brought no new checkpoint, so it waits a while"
 _LOG = logging.getLogger(__name__)
@@ -71,7 +74,8 @@ class Starter:
     finder: FactFinder
     reuse: Reuse
     error_isolation: ErrorIsolation
-    threads: ThreadPoolExecutor
+    threads: StartThreads
+    problems: ExecutorProblems
     is_removing: Callable[[str], bool] = lambda _job_id: False
     """Whether files of a job are being removed, which it had before it was to run again."""
     next_due: float = math.inf
@@ -118,20 +122,46 @@ class Starter:
                         failed.append((context, str(error)))
                         continue
                     answer = _waiting_reason(error)
+                except ExecutorError as error:
+                    answer = f"it is tried again: {error}"
                 if isinstance(answer, _Turn):
                     turns.append(answer)
                 else:
                     waiting.append((context, answer))
         self._record(waiting, failed)
         accepted = self._accept(turns)
-        # side by side: each start waits for the disk
-        list(self.threads.map(lambda turn: self.start(turn.context, turn.run, turn.devices), accepted))
+        for turn in accepted:
+            self.start(turn.context, turn.run, turn.devices)
         return len(accepted)
 
     def start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None = None) -> None:
-        """Start an accepted step; what fails now is tried again at the next look, or fails for good."""
-        with self.error_isolation.apart(context.job_name):
-            self._start(context, run, devices)
+        """Begin to start an accepted step, unless that is under way; `settle` waits a moment for it.
+
+        What fails now is tried again at the next look, or fails for good.
+        """
+        asked_at = self.store.clock.monotonic()
+
+        def start() -> None:
+            with self.error_isolation.apart(context.job_name):
+                # it may have waited behind others that take long, and be given up or deleted meanwhile
+                if self._may_start(run, context, asked_at):
+                    self._start(context, run, devices)
+                    if not self._may_start(run, context, asked_at):
+                        self.executor.stop(run, grace_seconds=0)
+
+        self.threads.begin(run.executor, run.token, start)
+
+    def settle(self) -> None:
+        """Wait a moment for the starts that this pass has begun."""
+        self.threads.settle()
+
+    def _may_start(self, run: StepRun, context: StepContext, asked_at: float) -> bool:
+        """Whether a start is still wanted; a start that takes a moment only cannot be given up meanwhile."""
+        if self.store.clock.monotonic() - asked_at < _MAY_BE_GIVEN_UP:
+            return True
+        with self.store.read() as unit:
+            step = unit.steps.by_id(context.step.id)
+        return step is not None and step.task == run.token and step.status.holds_workload
 
     def _start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None) -> None:
         try:
@@ -160,9 +190,9 @@ class Starter:
                 self.executor.stop(run, grace_seconds=0)
             self._fail([(context, str(error))])
         except (ExecutorError, RunsError, OSError) as error:
-            _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
-            with self.store.write() as unit:
-                unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
+            self.problems.failed(context, run.token, "its start", error)
+        else:
+            self.problems.worked(run.token, "its start")
 
     def _interruptions(self, context: StepContext) -> ExpectedInterruptions | None:
         """What a training must expect of its place, which the step's details show."""

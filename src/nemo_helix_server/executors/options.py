@@ -157,9 +157,12 @@ def check(executor: StepExecutor, profile: ProfileSettings, provider: Provider) 
     return [findings.unknown("executor", "nothing to check: it cannot try its profiles")]
 
 
-def drain(descriptors: Iterable[int]) -> None:
-    """Empty what `descriptors` gave."""
+def drain(descriptors: Iterable[int]) -> tuple[int, ...]:
+    """Empty what `descriptors` gave; those from which nothing can come any more."""
+    ended = []
     for descriptor in descriptors:
         with contextlib.suppress(BlockingIOError):
             while os.read(descriptor, 1 << 16):
                 pass
+            ended.append(descriptor)
+    return tuple(ended)

@@ -12,6 +12,9 @@ from nemo_runs.clock import wire
 GOES_ON = "goes_on"
 """Key of a step's details: what it does between two allocations, while its job shows `active`."""
 
+EXECUTOR_PROBLEM = "executor_problem"
+"""Key of a step's and a job's details: what the executor cannot do at the moment; it goes with the status."""
+
 
 def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Details with changes merged key by key; a change to None removes its key."""
@@ -32,7 +35,7 @@ def after(
     """
     given = {**changes} if changes else {}
     goes_on = details.get(GOES_ON) if to in BETWEEN_ALLOCATIONS else None
-    stamps: dict[str, Any] = {"message": given.get("message") or goes_on}
+    stamps: dict[str, Any] = {"message": given.get("message") or goes_on, EXECUTOR_PROBLEM: None}
     if event is StatusEvent.PAUSE_REQUESTED:
         stamps["pause_requested_at"] = wire(now)
     if event in {StatusEvent.PAUSE_WITHDRAWN, StatusEvent.PAUSE_WITHDRAWN_EARLY, StatusEvent.INTERRUPTED}:
@@ -62,7 +65,7 @@ def on_attempt(details: Mapping[str, Any], step_details: Mapping[str, Any], to: 
     """An attempt's details after its step came to a status."""
     saved = step_details.get("image_digest_at_save") if to.can_go_on else None
     changes = {"image_digest_at_save": saved} if saved else {}
-    return merged(details, {**changes, GOES_ON: step_details.get(GOES_ON)})
+    return merged(details, {**changes, GOES_ON: step_details.get(GOES_ON), EXECUTOR_PROBLEM: None})
 
 
 def inherited(earlier: Mapping[str, Any] | None, *, failed: bool, warning: str | None) -> dict[str, Any]:

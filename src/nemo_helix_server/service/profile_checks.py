@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from nemo_helix_plugin.jobs.platform_spec import Provider
-from nemo_helix_server.executors import options
 from nemo_helix_server.executors.base import (
     CapacityRequest,
+    ExecutorError,
     NeverPossibleError,
     NotConfinedError,
     ResourceNeeds,
-    StepExecutor,
 )
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs import findings
 from nemo_runs.findings import Finding
 
-_LOG = logging.getLogger(__name__)
 _FILE_ACCESS = "file access"
 
 
 class ProfileChecks:
     """Asks executors about their profiles."""
 
-    def __init__(
-        self, profiles: Profiles, named: Callable[[str], StepExecutor], *, isolated: bool = False
-    ) -> None:
-        """``named`` gives the executor of a name, and may raise `NeverPossibleError`.
-
-        ``isolated``: whether the service keeps steps to their own files.
-        """
+    def __init__(self, profiles: Profiles, executors: Executors, *, isolated: bool = False) -> None:
+        """``isolated``: whether the service keeps steps to their own files."""
         self._profiles = profiles
-        self._named = named
+        self._executors = executors
         self._isolated = isolated
 
     def check(self, provider: str, profile: str) -> dict[str, Any]:
@@ -54,19 +47,13 @@ class ProfileChecks:
     def _found(self, provider: str, profile: str) -> Sequence[Finding]:
         name = self._profiles.executor(provider, profile)
         try:
-            executor, settings = self._named(name), self._profiles.settings(provider, profile)
-            found = self._file_access(executor, settings, name, f"{provider}/{profile}")
-            return [*found, *options.check(executor, settings, cast("Provider", provider))]
-        except NeverPossibleError as error:
+            settings = self._profiles.settings(provider, profile)
+            found = list(self._file_access(settings, name, f"{provider}/{profile}"))
+            return [*found, *self._executors.check(name, settings, cast("Provider", provider))]
+        except ExecutorError as error:
             return [findings.problem("executor", f"{error}.")]
-        except Exception as error:  # noqa: BLE001 - it may come from another package, and the answer says so
-            _LOG.exception("the executor %s cannot check the profile %s/%s", name, provider, profile)
-            text = f"the check failed: {type(error).__name__}: {error}; the service's log says more."
-            return [findings.problem("executor", text)]
 
-    def _file_access(
-        self, executor: StepExecutor, settings: ProfileSettings, name: str, profile: str
-    ) -> Iterator[Finding]:
+    def _file_access(self, settings: ProfileSettings, name: str, profile: str) -> Iterator[Finding]:
         """Whether steps of a profile can be kept to their own files, where the service does that."""
         if not self._isolated:
             return
@@ -77,7 +64,7 @@ class ProfileChecks:
         run = StepRun("", "", "", "check", "check", name, profile)
         request = CapacityRequest(run, "check", "", ResourceNeeds(), 0, (0.0, 0), confined=True)
         try:
-            options.require_possible(executor, request)
+            self._executors.require_possible(request)
         except NotConfinedError as error:
             yield findings.problem(_FILE_ACCESS, f"{error}.")
         except NeverPossibleError:

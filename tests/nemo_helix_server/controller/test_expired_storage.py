@@ -362,7 +362,9 @@ def test_an_executor_that_cannot_start_now_is_asked_again_until_the_time_is_over
     job = place.job(shell("true"))
     passes(place, 3)
     assert place.get(job).status is Status.PENDING
-    assert "no more processes" in place.step_of(job).status_details["message"]
+    says = "its start is tried again: no more processes"
+    assert place.step_of(job).status_details["executor_problem"] == says
+    assert place.get(job).status_details["executor_problem"] == says
     clock.advance(1801)
     passes(place, 3)
     assert (place.get(job).status, place.get(job).reason) == (Status.ERROR, "start_failed")

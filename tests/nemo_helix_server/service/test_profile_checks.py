@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nemo_helix_server import executor_kinds
 from nemo_helix_server.errors import UnknownNameError
-from nemo_helix_server.executors.base import NeverPossibleError
+from nemo_helix_server.executor_kinds import UnknownExecutorError
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.service.profile_checks import ProfileChecks
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import JobsSettings, ProfileSettings
@@ -20,8 +23,13 @@ SHORT = {"provider": "gpu", "profile": "short", "config": {"ttl_seconds_active":
 class Silent:
     """An executor without a check."""
 
+    def start(self, *_: Any, **__: Any) -> None:
+        """Never called here, like the others."""
 
-class Checking:
+    observe = request_pause = withdraw_pause = stop = kill = last_request = close = start
+
+
+class Checking(Silent):
     """An executor with one."""
 
     def __init__(self, *findings: Any) -> None:
@@ -33,14 +41,14 @@ class Checking:
         return self.findings
 
 
-class Outer:
+class Outer(Silent):
     """An executor that passes on to another one."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
 
-class Failing:
+class Failing(Silent):
     """One whose check does not work."""
 
     def check(self, profile: ProfileSettings, provider: str) -> Any:
@@ -48,7 +56,8 @@ class Failing:
 
 
 def checks(named: Callable[[str], Any]) -> ProfileChecks:
-    return ProfileChecks(Profiles(JobsSettings.model_validate({"executors": [SHORT]})), named)
+    executors = Executors(named, executor_kinds.DEFAULT, Path("/no/such/folder"))
+    return ProfileChecks(Profiles(JobsSettings.model_validate({"executors": [SHORT]})), executors)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -82,12 +91,30 @@ def test_an_executor_without_a_check_has_nothing_to_check() -> None:
 def test_a_check_that_fails_is_a_problem_and_not_an_error_of_the_service() -> None:
     (found,) = checks(lambda name: Failing()).check("gpu", "short")["findings"]
     assert found["verdict"] == "problem"
-    assert found["text"].startswith("the check failed: ValueError: no gpu for 67108864")
+    says = "the executor 'subprocess' fails in check: ValueError: no gpu for 67108864."
+    assert found["text"] == says
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("fine", "it is 'fine', and has to be a sequence of Finding"),
+        (None, "it is None, and has to be a sequence of Finding"),
+        ([17], "it is [17], and has to be a sequence of Finding"),
+    ],
+)
+def test_an_answer_that_is_no_findings_is_a_problem_and_not_an_error(answer: Any, says: str) -> None:
+    class Odd(Silent):
+        def check(self, profile: ProfileSettings, provider: str) -> Any:
+            return answer
+
+    (found,) = checks(lambda name: Odd()).check("gpu", "short")["findings"]
+    assert found["text"] == f"the executor 'subprocess' answers wrongly to check: {says}."
 
 
 def test_an_executor_that_cannot_be_loaded_is_a_problem() -> None:
     def named(name: str) -> Any:
-        raise NeverPossibleError(f"there is no executor '{name}' here")
+        raise UnknownExecutorError(f"there is no executor '{name}' here")
 
     (found,) = checks(named).check("gpu", "short")["findings"]
     assert found == {

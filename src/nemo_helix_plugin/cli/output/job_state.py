@@ -26,7 +26,7 @@ _WARNINGS = ("rerun_warning", "image_digest_warning", "image_digest_comparison_s
 TRACKERS: Mapping[str, str] = {"wandb": "W&B", "mlflow": "MLflow"}
 _MOVES_FILES = frozenset({"downloading", "uploading"})
 """Phases whose progress is that of files; `progress_pct` is left from them afterwards."""
-_REASONS = ("reason", "message", "error_message", "queued_reason", "waiting_for")
+_REASONS = ("reason", "message", "error_message", "executor_problem", "queued_reason", "waiting_for")
 
 
 def details(record: Record) -> Record:

@@ -1,0 +1,1 @@
+"""What becomes of a pass when an executor fails, or takes long."""

@@ -1,0 +1,82 @@
+"""What executors cannot do for a run at the moment, noted where the job's owner sees it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nemo_helix_server.executors.base import RunObservation, RunState
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.stamps import EXECUTOR_PROBLEM
+from nemo_helix_server.store.store import JobStore
+
+_LOG = logging.getLogger(__name__)
+_UNSEEN = 5.0
+"""Seconds for which a run may not be seen before that is noted: a look may still be under way."""
+
+
+@dataclass(slots=True)
+class ExecutorProblems:
+    """One sentence about each run of which something is wrong: the details of its step and job have it.
+
+    It goes with the next status, and as soon as what failed works again.
+    """
+
+    store: JobStore
+    _failed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By token, and what failed."""
+    _unseen_since: dict[str, float] = field(default_factory=dict)
+    _unseen: dict[str, str] = field(default_factory=dict)
+    _versions: dict[str, int] = field(default_factory=dict)
+    """Of the steps whose runs are live: what failed in an earlier status is over."""
+
+    def failed(self, context: StepContext, token: str, what: str, error: Exception) -> None:
+        """Something that was asked of an executor about a run failed, and is tried again; logged once."""
+        sentence = f"{what} is tried again: {error}"
+        if self._failed.get(token, {}).get(what) != sentence:
+            _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, sentence)
+        self._failed[token] = {**self._failed.get(token, {}), what: sentence}
+
+    def worked(self, token: str, what: str) -> None:
+        """It works."""
+        if what in (failed := self._failed.get(token, {})):
+            self._failed[token] = {key: one for key, one in failed.items() if key != what}
+
+    def observed(self, seen: Mapping[str, RunObservation]) -> None:
+        """What was seen of all runs in this pass."""
+        now = self.store.clock.monotonic()
+        unseen = {token: one for token, one in seen.items() if one.state is RunState.UNKNOWN}
+        self._unseen_since = {token: self._unseen_since.get(token, now) for token in unseen}
+        self._unseen = {
+            token: f"it cannot be seen at the moment: {one.reason or 'its executor does not say why'}"
+            for token, one in unseen.items()
+            if now - self._unseen_since[token] >= _UNSEEN
+        }
+
+    def note(self, live: Sequence[StepContext]) -> bool:
+        """Write down what has changed; ``live`` are all steps with a run. Whether something has."""
+        self._forget({context.step.task: context.step.version for context in live if context.step.task})
+        changed = [
+            (context.step, sentence)
+            for context in live
+            if (sentence := self._sentence(context)) != context.step.status_details.get(EXECUTOR_PROBLEM)
+        ]
+        if changed:
+            with self.store.write() as unit:
+                for step, sentence in changed:
+                    now = unit.steps.by_id(step.id)
+                    if now is not None and now.version == step.version:
+                        unit.steps.note(step.id, {EXECUTOR_PROBLEM: sentence})
+                        unit.attempts.note(step.attempt_id, {EXECUTOR_PROBLEM: sentence})
+        return bool(changed)
+
+    def _sentence(self, context: StepContext) -> str | None:
+        token = context.step.task or ""
+        return next(iter(self._failed.get(token, {}).values()), None) or self._unseen.get(token)
+
+    def _forget(self, live: Mapping[str, int]) -> None:
+        for token, version in self._versions.items():  # one that was started in this pass is not among them
+            if live.get(token) != version:
+                self._failed.pop(token, None)
+        self._versions = dict(live)

@@ -1,0 +1,87 @@
+"""Starts that are under way: each is known by its token, and none holds up a pass of the controller."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+_AT_ONCE = 8
+"""So many runs of one executor are started at once."""
+_WAIT = 0.25
+"""Seconds that a pass waits for the starts that it began: nearly all are done by then."""
+
+Result = TypeVar("Result")
+
+
+class DaemonThreads(Executor):
+    """Threads that the end of the process does not wait for, since a start may never return."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self._number = number
+        self._name = name
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._free = threading.Semaphore(0)
+        self._threads = 0
+
+    def submit(self, function: Callable[..., Result], /, *args: Any, **more: Any) -> Future[Result]:
+        """See `concurrent.futures.Executor.submit`; called by one thread."""
+        future: Future[Result] = Future()
+        self._work.put((future, lambda: function(*args, **more)))
+        if not self._free.acquire(blocking=False) and self._threads < self._number:
+            self._threads += 1
+            threading.Thread(target=self._run, name=f"{self._name} {self._threads}", daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while True:
+            future, work = self._work.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - the future raises it
+                    future.set_exception(error)
+            self._free.release()
+
+
+@dataclass(slots=True)
+class StartThreads:
+    """Makes starts, those of each executor in threads of their own; used by the controller's thread."""
+
+    wake: Callable[[], None] = lambda: None
+    """Called after a start that no pass has waited for."""
+    make: Callable[[str], Executor] = lambda name: DaemonThreads(_AT_ONCE, f"starts of {name}")
+    _by_executor: dict[str, Executor] = field(default_factory=dict)
+    _under_way: dict[str, Future[None]] = field(default_factory=dict)
+    """By token."""
+    _begun: list[Future[None]] = field(default_factory=list)
+    """Those of this pass."""
+    _stopped: bool = False
+
+    def begin(self, executor: str, token: str, start: Callable[[], None]) -> None:
+        """Have a start made, unless it is under way."""
+        if self._stopped or token in self._under_way:
+            return
+        if executor not in self._by_executor:
+            self._by_executor[executor] = self.make(executor)
+        made = self._under_way[token] = self._by_executor[executor].submit(start)
+        self._begun.append(made)
+        made.add_done_callback(lambda _: self._under_way.pop(token, None))
+
+    def settle(self) -> None:
+        """Wait a moment for those of this pass; what takes longer goes on, and wakes the controller."""
+        if self._begun:
+            _, late = wait_for(self._begun, _WAIT)
+            self._begun = []
+            for start in late:
+                start.add_done_callback(lambda _: self.wake())
+
+    def stop(self, timeout: float) -> None:
+        """Begin none any more, and wait at most so many seconds for those under way."""
+        self._stopped = True
+        left = [start for start in list(self._under_way.values()) if not start.cancel()]
+        wait_for(left, timeout)
