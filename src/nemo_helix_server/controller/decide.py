@@ -108,7 +108,7 @@ def _not_started(facts: StepFacts, seen: RunObservation, limits: ControllerDeadl
         return Move(StatusEvent.FAILED, why, StatusReason.START_FAILED, failed=True)
     return Move(
         StatusEvent.INTERRUPTED,
-        f"its start was given up and is made again: {seen.reason}",
+        f"its start was given up and is made again: {seen.reason or 'it had not begun'}",
         StatusReason.INTERRUPTED,
     )
 
@@ -167,7 +167,8 @@ def _cancelling(facts: StepFacts, seen: RunObservation, now: float, limits: Cont
     if seen.state is RunState.ABSENT and overdue:
         return Move(StatusEvent.STOPPED, "there is no record that it was ever started")
     if seen.state is RunState.UNKNOWN and overdue:
-        return Move(StatusEvent.STOPPED, f"it can no longer be seen: {seen.reason}")
+        why = seen.reason or "its executor does not say why"
+        return Move(StatusEvent.STOPPED, f"it can no longer be seen: {why}")
     if overdue:
         return Kill()
     nothing_runs = seen.state in {RunState.ABSENT, RunState.QUEUED}

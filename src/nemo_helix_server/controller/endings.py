@@ -168,12 +168,21 @@ def _what(facts: StepFacts, seen: RunObservation) -> str:
         return seen.interrupted
     if seen.timed_out:
         return "its time limit was reached"
-    return f"it was ended from outside ({seen.reason})" if seen.stopped else f"it {seen.reason}"
+    return f"it was ended from outside ({_how(seen)})" if seen.stopped else f"it {_how(seen)}"
+
+
+def _how(seen: RunObservation) -> str:
+    """How a run ended: a clause whose subject is the run. An executor need not give its reason."""
+    if seen.reason:
+        return seen.reason
+    if seen.exit_status is not None:
+        return f"exited with status {seen.exit_status}"
+    return "ended, and how is not on record"
 
 
 def _failure(facts: StepFacts, seen: RunObservation, now: float) -> Move:
     if seen.state is RunState.LOST:
-        why = f"the step {facts.name} was lost: {seen.reason}"
+        why = f"the step {facts.name} was lost: {seen.reason or 'how it ended is not on record'}"
         return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
     if _was_hung(facts, seen) or (seen.stopped and seen.asked and is_stale(facts, now)):
         why = f"the step {facts.name} gave no sign of life for {facts.staleness:g} seconds"
@@ -183,4 +192,4 @@ def _failure(facts: StepFacts, seen: RunObservation, now: float) -> Move:
         reason = StatusReason.TIME_LIMIT
     elif seen.out_of_memory:
         reason = StatusReason.OUT_OF_MEMORY
-    return Move(StatusEvent.FAILED, f"the step {facts.name} {seen.reason}", reason, failed=True)
+    return Move(StatusEvent.FAILED, f"the step {facts.name} {_how(seen)}", reason, failed=True)

@@ -233,7 +233,7 @@ class Launches:
             image=self.image(context),
             goes_on=context.step.pausable,
             exclude_nodes=self._excluded(context),
-            place=settings,
+            profile=settings,
         )
 
     def _program(self, word: str, context: StepContext, place: RunPlace) -> str:

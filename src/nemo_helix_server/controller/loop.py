@@ -137,6 +137,7 @@ class Controller:
         with self.store.read() as unit:
             live = _live(unit)
             waiting = _waiting(unit)
+        self.starter.threads.begin_pass()
         seen = self._observe(live)
         self.problems_of_runs.observed(seen)
         tasks, deadline = self._decide(live, seen, now)

@@ -164,6 +164,7 @@ class Starter:
         return step is not None and step.task == run.token and step.status.holds_workload
 
     def _start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None) -> None:
+        fresh = devices is not None
         try:
             if devices is None:
                 answer = self.executor.admit(self.launches.request(context, run))
@@ -190,7 +191,7 @@ class Starter:
                 self.executor.stop(run, grace_seconds=0)
             self._fail([(context, str(error))])
         except (ExecutorError, RunsError, OSError) as error:
-            self.problems.failed(context, run.token, "its start", error)
+            self.problems.failed(context, run.token, "its start", error, accepted=fresh)
         else:
             self.problems.worked(run.token, "its start")
 

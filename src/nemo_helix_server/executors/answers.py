@@ -129,9 +129,11 @@ def descriptors(found: object) -> tuple[int, ...]:
         try:
             blocks = os.get_blocking(one)
         except (OSError, OverflowError, ValueError) as error:
-            raise WrongAnswerError(f"{one} among it is no open descriptor") from error
+            raise WrongAnswerError(f"it has {one}, and no descriptor of that number is open") from error
         if blocks:
-            raise WrongAnswerError(f"the descriptor {one} among it blocks; `os.set_blocking` changes that")
+            raise WrongAnswerError(
+                f"it has the descriptor {one}, which blocks; `os.set_blocking` changes that"
+            )
     return tuple(numbers)
 
 

@@ -276,7 +276,8 @@ class BackgroundLane:
         return RunObservation(
             RunState.UNKNOWN,
             started_at=known.seen.started_at,
-            reason=f"the last look at it is {age:.0f} seconds old{why}",
+            # the same words from look to look: they are noted
+            reason=f"it was seen last more than {self._stale_after:g} seconds ago{why}",
         )
 
     def _note(

@@ -75,7 +75,7 @@ class CapacityRequest:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The run may start and holds these devices until it has ended or `StepExecutor.release` is called."""
+    """The run may start and holds these devices until it has ended or `Admits.release` is called."""
 
     devices: tuple[str, ...]
     slots: int
@@ -117,7 +117,7 @@ class Launch:
     """Whether the step can go on from a checkpoint in another start, without anybody asking."""
     exclude_nodes: tuple[str, ...] = ()
     """Nodes that it must not have, since earlier starts of its step failed with them."""
-    place: ProfileSettings | None = None
+    profile: ProfileSettings | None = None
     """The configuration of the step's execution profile, of the type that the executor's kind names."""
 
 
@@ -165,7 +165,7 @@ class RunObservation:
     never_started: bool = False
     """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""
-    """One short clause for people, such as ``exited with status 1``."""
+    """One short clause for people, such as ``exited with status 1``; may be left out."""
     place: str = ""
     """Where it runs, for people, such as ``job 4711 on n3``; empty where that goes without saying."""
 
@@ -173,9 +173,19 @@ class RunObservation:
 class StepExecutor(Protocol):
     """Runs steps somewhere; safe to be asked anything again after a crash of the caller.
 
-    That is all that an executor must do. What it can do beyond that it says by having the method of one of
-    `Admits`, `KeepsFiles`, `Located`, `FindsSoftware`, `Wakes`, `Warms` and `Checks`;
-    `nemo_helix_server.executors.options` says what holds for one that has not.
+    That is all that an executor must do. What it can do beyond that it says by having the methods of one of
+    `Admits`, `KeepsFiles`, `Located`, `FindsSoftware`, `Continues`, `KnowsChains`, `Wakes`, `Warms` and
+    `Checks`; `nemo_helix_server.executors.options` says what holds for one that has not.
+
+    `start` may take long: it is asked for in threads of this executor. `Checks.check` may take long as well.
+    Everything else is asked for by the one thread that looks after all jobs, and must return at once: what
+    waits for a network or another program goes into
+    `nemo_helix_server.executors.background.ObservedInBackground`. A call that does not return within 30
+    seconds is a problem of the service, which ``/health`` and the log name.
+
+    What a method raises that its docstring does not name, and an answer of another type, are this executor's
+    failure and nobody else's: ``/health``, the log and the details of the job name it and its package, and it
+    is asked again. `SystemExit` ends nothing.
     """
 
     def start(self, run: StepRun, launch: Launch) -> None:
@@ -185,12 +195,30 @@ class StepExecutor(Protocol):
         not be started now: asking again is safe. That the command itself cannot run is not an error here but
         its end, with status 127. Values of ``launch.secrets`` are in no argument list. Where the run begins
         later and without the caller, they may wait for it in a file for its owner alone, which is removed
-        with the end of the run at the latest. Asked from one of several threads, so it may take long.
+        with the end of the run at the latest. Asked from one of several threads, so it may take long; `stop`
+        may be asked for meanwhile, and then the run has to end or must not begin.
+
+        The folder of the run is there: `nemo_helix_server.storage.job_folders.JobStorage.run_folder`, below
+        ``settings.data_dir``, unless the executor is one of `KeepsFiles`. What is read there:
+
+        - ``output.jsonl``, the log of the run, which the executor writes: each line is a JSON object with
+          the time ``t`` in seconds since the epoch, the stream ``s`` (``out`` or ``err``) and the text ``m``.
+          `Pump` and `Log` of `nemo_helix_server.logs.writer` make it of a command's pipes, within
+          ``launch.log_bytes`` and without secret values. Where there is no such file the log is empty.
+        - ``control.json``, the newest request of `request_pause` or `withdraw_pause`, which
+          `nemo_trainer.contract.write_control` writes for the workload.
+
+        Which start was claimed, and how it ended, is the executor's own record; the one of this machine keeps
+        it in the same folder (`nemo_helix_server.storage.run_files`).
         """
         ...
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
-        """Look at many runs at once; the answer has every token. A number alone never names a process."""
+        """Look at many runs at once, and return at once; the answer has every token.
+
+        A number alone never names a process. A run of which nothing is known now is `RunState.UNKNOWN`, with
+        the reason: raising says that of all of them.
+        """
         ...
 
     def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
@@ -394,4 +422,6 @@ class ExecutorKind:
     config: type[ProfileSettings] = ProfileSettings
     """The configuration of its profiles."""
     profiles: tuple[tuple[str, str], ...] = ()
-    """Provider and name of the profiles that every service has."""
+    """Provider and name of the profiles that every service has, with the configuration's defaults.
+
+    Where two executors bring the same one, that of the built-in executor counts, then the first by name."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from nemo_helix_server.executors import answers
 from nemo_helix_server.executors.answers import WrongAnswerError
 from nemo_helix_server.executors.base import ExecutorError
 from nemo_runs.extensions import entry_points
@@ -46,7 +45,7 @@ class _Failure:
 
 
 @dataclass(slots=True)
-class Calls:
+class ExecutorCalls:
     """The calls of all executors of a service; safe for all threads."""
 
     title_of: Callable[[str], str] = "the executor {}".format
@@ -69,8 +68,9 @@ class Calls:
     ) -> Answer:
         """Call a method of an executor; ``check`` looks at the answer, and may raise `WrongAnswerError`.
 
-        ``about`` is the run that it is asked about, if any. What is ``allowed`` goes through. Whatever else
-        it raises, `SystemExit` too, becomes `BrokenExecutorError`, is logged once, and is among `problems`.
+        ``about`` is the run that it is asked about, if any. What is ``allowed`` goes through. Everything else
+        that it raises, `SystemExit` too, becomes `BrokenExecutorError`, is logged once, and is among
+        `problems`.
         """
         number = self._begin(name, method)
         try:

@@ -32,7 +32,7 @@ from nemo_helix_server.executors.base import (
     StepExecutor,
     WaitingForCapacity,
 )
-from nemo_helix_server.executors.calls import BrokenExecutorError, Calls
+from nemo_helix_server.executors.calls import BrokenExecutorError, ExecutorCalls
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
@@ -66,7 +66,7 @@ class Executors:
         ``data_dir`` is the service's data directory; ``monotonic`` gives seconds.
         """
         self.data_directory: RunStorage = LocalRunStorage(JobStorage(data_dir))
-        self.calls = Calls(executor_kinds.title, monotonic)
+        self.calls = ExecutorCalls(executor_kinds.title, monotonic)
         self._open = opened
         self._default = default
         self._known: dict[str, StepExecutor] = {}
@@ -306,7 +306,7 @@ class Executors:
 class _AskedPlace:
     """A `base.RunPlace` of an executor, which may be another package's code as well."""
 
-    def __init__(self, calls: Calls, name: str, place: RunPlace) -> None:
+    def __init__(self, calls: ExecutorCalls, name: str, place: RunPlace) -> None:
         self._calls = calls
         self._name = name
         self._place = place
@@ -352,7 +352,7 @@ class _AskedPlace:
 def of_service(settings: Settings, monotonic: Callable[[], float] = time.monotonic) -> Executors:
     """The executors of a service; those of its profiles are opened at once.
 
-    Raises `ServerError` when one cannot be opened, so that the service does not start.
+    Raises `ServerError` when one cannot be opened, so that the service does not start: its own one, if any.
     """
 
     def opened(name: str) -> StepExecutor:
@@ -364,5 +364,7 @@ def of_service(settings: Settings, monotonic: Callable[[], float] = time.monoton
         try:
             executors.named(name)
         except ExecutorError as error:
+            if isinstance(error.__cause__, ServerError):
+                raise error.__cause__ from None
             raise ServerError(str(error)) from error
     return executors

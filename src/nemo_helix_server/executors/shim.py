@@ -71,7 +71,7 @@ class ShimOrder:
     def read(cls, value: Mapping[str, Any]) -> ShimOrder:
         """Make it of what came through the socket."""
         given = {**value, "folder": Path(value["folder"])}
-        access = given.pop("sight")
+        access = given.pop("file_access")
         return cls(**given, file_access=FileAccess.from_json(access) if access else None)
 
 

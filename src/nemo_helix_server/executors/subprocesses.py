@@ -213,7 +213,7 @@ class ProcessExecutor:
             "log_bytes": launch.log_bytes,
             "fifo": str(self._fifo),
             "leases": self._capacity.folder,
-            "sight": launch.file_access.to_json() if launch.file_access else None,
+            "file_access": launch.file_access.to_json() if launch.file_access else None,
         }
 
 

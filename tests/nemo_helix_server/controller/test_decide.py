@@ -613,3 +613,27 @@ def test_every_transitional_status_has_a_way_out(status, seen, since, pausable):
     decision = decide.decide(late, SEEN[seen], NOW, LIMITS)
     waits_rightly = SEEN[seen] is UNKNOWN and status is not Status.CANCELLING
     assert decision is not None or waits_rightly or (status, seen) == (Status.ACTIVE, "starting")
+
+
+@pytest.mark.parametrize(
+    ("status", "seen", "why"),
+    [
+        (Status.ACTIVE, RunObservation(RunState.EXITED, exit_status=3), "training exited with status 3"),
+        (Status.ACTIVE, RunObservation(RunState.EXITED), "training ended, and how is not on record"),
+        (Status.ACTIVE, RunObservation(RunState.LOST), "was lost: how it ended is not on record"),
+        (
+            Status.PENDING,
+            RunObservation(RunState.LOST, never_started=True),
+            "is made again: it had not begun",
+        ),
+        (
+            Status.CANCELLING,
+            RunObservation(RunState.UNKNOWN),
+            "no longer be seen: its executor does not say why",
+        ),
+    ],
+)
+def test_an_executor_need_not_give_a_reason(status, seen, why):
+    step = facts(status, status_since=NOW - (1 if status is Status.PENDING else 1e6))
+    move = decide.decide(step, seen, NOW, LIMITS)
+    assert move.why.endswith(why)

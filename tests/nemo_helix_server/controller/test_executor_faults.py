@@ -1,4 +1,4 @@
-"""An executor that fails, hangs or takes long: jobs of others go on, and health, log and job say what it is."""
+"""An executor that fails, hangs or takes long: other jobs go on, and health, log and job say what it is."""
 
 import threading
 
@@ -88,12 +88,10 @@ def does(error):
 
 
 @pytest.mark.parametrize("error", [SystemExit("bye"), ZeroDivisionError("of its own")])
-@pytest.mark.parametrize(
-    ("method", "answer"), [("observe", None), ("observe", {}), ("observe", None), ("observe", "raises")]
-)
-def test_a_run_that_cannot_be_seen_says_so_until_it_can(two, monkeypatch, error, method, answer):
+@pytest.mark.parametrize("answer", [None, {}, "raises"])
+def test_a_run_that_cannot_be_seen_says_so_until_it_can(two, monkeypatch, error, answer):
     job = two.running("odd")
-    monkeypatch.setattr(two.odd, method, does(error) if answer == "raises" else lambda _: answer)
+    monkeypatch.setattr(two.odd, "observe", does(error) if answer == "raises" else lambda _: answer)
     two.passes()
     assert two.problem(job) is None  # one look that fails is no news
     two.clock.advance(6)
@@ -149,7 +147,9 @@ def test_a_pause_that_cannot_be_asked_for_says_why(two, monkeypatch):
     monkeypatch.setattr(two.odd, "request_pause", does(ZeroDivisionError("of its own")))
     two.place.pause(job)
     two.passes(2)
-    assert two.problem(job).startswith("a request to it is tried again: the executor 'odd' fails in request_p")
+    assert two.problem(job).startswith(
+        "a request to it is tried again: the executor 'odd' fails in request_p"
+    )
     monkeypatch.undo()
     two.passes(2)
     assert two.problem(job) is None
@@ -249,3 +249,22 @@ def test_an_executor_that_cannot_warm_up_keeps_no_service_from_its_work(two, mon
     other = two.job()
     two.place.wait_for(lambda: two.place.step_of(other).task in two.machine.runs)
     assert "the executor 'odd' fails in warm: SystemExit: bye" in two.place.controller.problems()
+
+
+def test_what_failed_is_over_with_the_status_in_which_it_did(two, monkeypatch):
+    monkeypatch.setattr(two.odd, "start", does(ZeroDivisionError("of its own")))
+    job = two.job("odd")
+    two.passes(3)
+    assert "of its own" in two.problem(job)
+    monkeypatch.undo()
+    two.passes()
+    monkeypatch.setattr(two.odd, "request_pause", does(ZeroDivisionError("of its own")))
+    two.odd.machine.begin(two.place.step_of(job).task)
+    two.passes(2)
+    two.place.pause(job)
+    two.passes(2)
+    assert "a request to it" in two.problem(job)
+    two.place.resume(job)  # before it was asked for
+    monkeypatch.undo()
+    two.passes(2)
+    assert (two.place.get(job).status, two.problem(job)) == (Status.ACTIVE, None)

@@ -134,7 +134,7 @@ def test_nodes_are_for_the_executor_to_judge_and_all_needs_reach_it(site):
     launch = site.machine.runs[site.place.step_of(job).task].launch
     assert launch.needs == ResourceNeeds(nodes=2, gpus=8, cpus=0.5, memory_bytes=32 << 30, shm_bytes=16 << 30)
     assert launch.image == "example/image:1"
-    assert launch.place is site.place.profile
+    assert launch.profile is site.place.profile
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -120,7 +120,7 @@ def test_a_look_that_is_old_is_none_and_says_why(site):
     site.clock.advance(1)
     seen = site.seen()
     assert seen.state is RunState.UNKNOWN
-    assert "31 seconds old" in seen.reason
+    assert "seen last more than 30 seconds ago" in seen.reason
     assert "the scheduler is away" in seen.reason
     site.remote.away = ""
     site.executor.look()

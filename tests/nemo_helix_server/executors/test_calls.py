@@ -17,7 +17,7 @@ from nemo_helix_server.executors.base import (
     RunState,
     WaitingForCapacity,
 )
-from nemo_helix_server.executors.calls import BrokenExecutorError, Calls
+from nemo_helix_server.executors.calls import BrokenExecutorError, ExecutorCalls
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.executors.fake import FakeStepExecutor
 from nemo_helix_server.settings import ProfileSettings
@@ -91,13 +91,20 @@ def test_an_interrupt_goes_through(tmp_path):
         ("admit", Admitted((0,), 1), lambda one: one.admit(type("R", (), {"run": RUN})), "sequence of str"),
         ("last_request", "7", lambda one: one.last_request(RUN), "it is '7', and has to be int or None"),
         ("last_request", True, lambda one: one.last_request(RUN), "it is True, and has to be int or None"),
-        ("place", None, lambda one: one.place(RUN, ProfileSettings()), "it is None, and has to be a RunPlace"),
+        (
+            "place",
+            None,
+            lambda one: one.place(RUN, ProfileSettings()),
+            "it is None, and has to be a RunPlace",
+        ),
         ("files", None, lambda one: one.files(RUN), "it is None, and has to be a RunStorage"),
     ],
 )
 def test_an_answer_of_another_type_is_refused_where_it_comes_from(tmp_path, method, answer, ask, says):
     found = executors_with(tmp_path, method, lambda: answer)
-    with pytest.raises(BrokenExecutorError, match=f"the executor 'odd' answers wrongly to {method}: ") as raised:
+    with pytest.raises(
+        BrokenExecutorError, match=f"the executor 'odd' answers wrongly to {method}: "
+    ) as raised:
         ask(found)
     assert says in str(raised.value)
 
@@ -211,7 +218,7 @@ class TestSaying:
 
     def test_a_failure_is_logged_once_and_over_when_it_works(self, caplog):
         now = [0.0]
-        calls = Calls(monotonic=lambda: now[0])
+        calls = ExecutorCalls(monotonic=lambda: now[0])
         for about in ("task-1", "task-2", "task-1"):
             self.ask(calls, raising(ValueError("away")), about)
         assert calls.problems() == ["the executor odd fails in start: ValueError: away"]
@@ -223,14 +230,14 @@ class TestSaying:
 
     def test_a_failure_that_does_not_come_again_is_over_after_a_minute(self):
         now = [0.0]
-        calls = Calls(monotonic=lambda: now[0])
+        calls = ExecutorCalls(monotonic=lambda: now[0])
         self.ask(calls, raising(ValueError("away")))
         now[0] = 61.0
         assert calls.problems() == []
 
     def test_a_call_that_does_not_return_is_said(self):
         now = [0.0]
-        calls = Calls(monotonic=lambda: now[0])
+        calls = ExecutorCalls(monotonic=lambda: now[0])
         said = []
 
         def long():
@@ -244,7 +251,7 @@ class TestSaying:
 
     def test_a_start_may_take_longer(self):
         now = [0.0]
-        calls = Calls(monotonic=lambda: now[0])
+        calls = ExecutorCalls(monotonic=lambda: now[0])
         said = []
 
         def long():

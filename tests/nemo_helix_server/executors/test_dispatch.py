@@ -106,7 +106,7 @@ def test_jobs_run_side_by_side_each_on_the_executor_of_its_profile(site):
     (launch,) = toy.launches.values()
     # nothing of this machine reaches a place of which nothing is known
     assert ("PATH" in launch.environment, launch.image) == (False, "example/image:1")
-    assert launch.place.queue == "long"
+    assert launch.profile.queue == "long"
     assert toy.data_dir == site.settings.data_dir
     site.executors.close()
     assert toy.closed

@@ -57,7 +57,7 @@ class Toy:
         if run.token not in self.launches:
             return RunObservation(RunState.ABSENT)
         look = self.looks[run.token] = self.looks.get(run.token, 0) + 1
-        queue = self.launches[run.token].place.queue
+        queue = self.launches[run.token].profile.queue
         if look == 1:
             return RunObservation(RunState.QUEUED, reason=f"waits in {queue}")
         if look == 2:

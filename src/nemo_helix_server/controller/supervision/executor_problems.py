@@ -17,6 +17,14 @@ _UNSEEN = 5.0
 
 
 @dataclass(slots=True)
+class _Failed:
+    version: int
+    """Of the step: what failed in an earlier status is over."""
+    sentences: dict[str, str] = field(default_factory=dict)
+    """By what failed."""
+
+
+@dataclass(slots=True)
 class ExecutorProblems:
     """One sentence about each run of which something is wrong: the details of its step and job have it.
 
@@ -24,24 +32,31 @@ class ExecutorProblems:
     """
 
     store: JobStore
-    _failed: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By token, and what failed."""
+    _failed: dict[str, _Failed] = field(default_factory=dict)
+    """By token."""
     _unseen_since: dict[str, float] = field(default_factory=dict)
     _unseen: dict[str, str] = field(default_factory=dict)
-    _versions: dict[str, int] = field(default_factory=dict)
-    """Of the steps whose runs are live: what failed in an earlier status is over."""
+    _live: frozenset[str] = frozenset()
 
-    def failed(self, context: StepContext, token: str, what: str, error: Exception) -> None:
-        """Something that was asked of an executor about a run failed, and is tried again; logged once."""
-        sentence = f"{what} is tried again: {error}"
-        if self._failed.get(token, {}).get(what) != sentence:
+    def failed(
+        self, context: StepContext, token: str, what: str, error: Exception, *, accepted: bool = False
+    ) -> None:
+        """Something that was asked of an executor about a run failed, and is tried again; logged once.
+
+        ``accepted``: the step was accepted after the context was read.
+        """
+        sentence, version = f"{what} is tried again: {error}", context.step.version + accepted
+        known = self._failed.get(token)
+        if known is None or known.version != version:
+            known = self._failed[token] = _Failed(version)
+        if known.sentences.get(what) != sentence:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, sentence)
-        self._failed[token] = {**self._failed.get(token, {}), what: sentence}
+        known.sentences[what] = sentence
 
     def worked(self, token: str, what: str) -> None:
         """It works."""
-        if what in (failed := self._failed.get(token, {})):
-            self._failed[token] = {key: one for key, one in failed.items() if key != what}
+        if (known := self._failed.get(token)) is not None:
+            known.sentences.pop(what, None)
 
     def observed(self, seen: Mapping[str, RunObservation]) -> None:
         """What was seen of all runs in this pass."""
@@ -56,7 +71,7 @@ class ExecutorProblems:
 
     def note(self, live: Sequence[StepContext]) -> bool:
         """Write down what has changed; ``live`` are all steps with a run. Whether something has."""
-        self._forget({context.step.task: context.step.version for context in live if context.step.task})
+        self._forget(frozenset(context.step.task for context in live if context.step.task))
         changed = [
             (context.step, sentence)
             for context in live
@@ -73,10 +88,12 @@ class ExecutorProblems:
 
     def _sentence(self, context: StepContext) -> str | None:
         token = context.step.task or ""
-        return next(iter(self._failed.get(token, {}).values()), None) or self._unseen.get(token)
+        known = self._failed.get(token)
+        if known is not None and known.version == context.step.version and known.sentences:
+            return next(iter(known.sentences.copy().values()), None)
+        return self._unseen.get(token)
 
-    def _forget(self, live: Mapping[str, int]) -> None:
-        for token, version in self._versions.items():  # one that was started in this pass is not among them
-            if live.get(token) != version:
-                self._failed.pop(token, None)
-        self._versions = dict(live)
+    def _forget(self, live: frozenset[str]) -> None:
+        for token in self._live - live:  # one that was started in this pass is not among them yet
+            self._failed.pop(token, None)
+        self._live = live

@@ -60,11 +60,17 @@ class StartThreads:
     """By token."""
     _begun: list[Future[None]] = field(default_factory=list)
     """Those of this pass."""
+    _unseen: frozenset[str] = frozenset()
+    """What was under way when runs were looked at: that look does not count for them."""
     _stopped: bool = False
 
+    def begin_pass(self) -> None:
+        """Runs are about to be looked at."""
+        self._unseen = frozenset(self._under_way)
+
     def begin(self, executor: str, token: str, start: Callable[[], None]) -> None:
-        """Have a start made, unless it is under way."""
-        if self._stopped or token in self._under_way:
+        """Have a start made, unless it is under way, or was so when this pass looked at runs."""
+        if self._stopped or token in self._under_way or token in self._unseen:
             return
         if executor not in self._by_executor:
             self._by_executor[executor] = self.make(executor)

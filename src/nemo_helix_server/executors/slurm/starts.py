@@ -89,7 +89,7 @@ class ClusterStarts:
         known = submissions.read(self._folder(run))
         if known is not None and (known.job_id or known.given_up):
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
-        settings = launch.place
+        settings = launch.profile
         if not isinstance(settings, SlurmSettings):
             raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
         if launch.file_access is not None:

@@ -3,6 +3,9 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
+
+from tests.helix_workplace import AtOnce
 
 from nemo_helix_server.controller.supervision.start_threads import DaemonThreads, StartThreads
 
@@ -72,3 +75,26 @@ def test_the_process_ends_though_a_start_never_returns():
         "starts.stop(0)\n"
     )
     subprocess.run([sys.executable, "-c", script], timeout=TIMEOUT, check=True)
+
+
+def test_a_look_that_began_before_a_start_was_done_begins_none():
+    made, begun = Future(), []
+
+    class ByHand(AtOnce):
+        def submit(self, function, /, *args, **more):
+            begun.append("task-1")
+            return made
+
+    starts = StartThreads(make=lambda _: ByHand())
+    start = list
+    starts.begin("odd", "task-1", start)
+    starts.begin_pass()
+    made.set_result(None)
+    starts.settle()
+    starts.begin("odd", "task-1", start)
+    starts.settle()
+    assert begun == ["task-1"]
+    starts.begin_pass()
+    starts.begin("odd", "task-1", start)
+    starts.settle()
+    assert begun == ["task-1", "task-1"]

@@ -88,7 +88,7 @@ class Place:
         return self.settings[run.profile or "a"]
 
     def launch(self, run, **changes):
-        return Launch(argv=("true",), environment={}, place=self.of(run), goes_on=True, **changes)
+        return Launch(argv=("true",), environment={}, profile=self.of(run), goes_on=True, **changes)
 
     def start(self, run, **changes):
         self.executor.start(run, self.launch(run, **changes))
