@@ -76,12 +76,14 @@ slurm-down:
 requirements: setup
 	scripts/compile-requirements.sh
 
+# What other packages add, in an environment that has some, is no part of the pages.
+reference: REFERENCE := NEMO_WITHOUT_PACKAGES=1 $(BIN)/python
 reference: setup
-	$(BIN)/python scripts/write_reference.py
-	$(BIN)/python scripts/write_settings_reference.py
-	$(BIN)/python scripts/write_verifier_reference.py
-	$(BIN)/python scripts/write_job_statuses.py
-	$(BIN)/python scripts/write_customization_reference.py
+	$(REFERENCE) scripts/write_reference.py
+	$(REFERENCE) scripts/write_settings_reference.py
+	$(REFERENCE) scripts/write_verifier_reference.py
+	$(REFERENCE) scripts/write_job_statuses.py
+	$(REFERENCE) scripts/write_customization_reference.py
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.json

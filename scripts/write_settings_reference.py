@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -37,9 +37,19 @@ def _row(variable: str, path: tuple[str, ...]) -> str:
     for part in path[:-1]:
         section = section.model_fields[part].annotation  # type: ignore[assignment] # sections are classes
     field = section.model_fields[path[-1]]
+    values = ", ".join(f"`{value}`" for value in choices(field.annotation))
     meaning = " ".join((field.description or "").replace("``", "`").replace("|", "\\|").split())
+    meaning = f"One of {values}. {meaning}" if values else meaning
     cells = [f"`{'.'.join(path)}`", f"`{variable}`", _shown(field.default, field.default_factory), meaning]
     return f"| {' | '.join(cells)} |\n"
+
+
+def choices(annotation: Any) -> list[str]:
+    """The values of a setting that has a list of them, empty for any other."""
+    if get_origin(annotation) is Literal:
+        values = [str(value) for value in get_args(annotation)]
+        return values if len(values) > 1 else []
+    return [value for part in get_args(annotation) for value in choices(part)]
 
 
 def _shown(default: Any, factory: Any) -> str:

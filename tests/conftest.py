@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests import source_tree, worker_events
 
+os.environ["NEMO_WITHOUT_PACKAGES"] = "1"  # before settings are made, which have a section for each backend
+
 _MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*|.*)", re.MULTILINE)
 
 

@@ -4,10 +4,12 @@ import ast
 import asyncio
 import importlib.util
 import json
+import os
 import re
 import runpy
 import shlex
 import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Annotated, Union, get_args, get_origin
@@ -466,3 +468,21 @@ def test_every_module_of_the_package_says_what_it_is():
         path.relative_to(ROOT) for path in ROOT.glob("src/**/*.py") if not ast.get_docstring(parsed(path))
     ]
     assert silent == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script", ["write_reference", "write_settings_reference", "write_customization_reference"]
+)
+def test_other_packages_of_the_environment_are_no_part_of_the_reference(tmp_path, script):
+    site = tmp_path / "site-packages"
+    metadata = site / "broken_package-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    groups = ("nemo.commands", "nemo_helix.backends", "nemo_helix.executors", "nemo_gym.verifiers")
+    (metadata / "entry_points.txt").write_text("".join(f"[{group}]\nbroken = gone:x\n" for group in groups))
+    made = re.search(r"^reference: REFERENCE := (\w+)=1 ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert made is not None
+    env = {**os.environ, "PYTHONPATH": str(site), made[1]: "1"}
+    argv = [sys.executable, str(ROOT / "scripts" / f"{script}.py"), "--check"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -177,7 +177,8 @@ class IsolationSettings(SettingsSection):
     """What steps see of this machine."""
 
     mode: Literal["auto", "required", "none"] = "auto"
-    """Keep steps from the service's keys: where tokens are needed and it works; or not start; or never."""
+    """Whether steps are kept from the service's keys: `auto` where tokens are needed and it works, `required`
+    or the service does not start, `none` never."""
     read: tuple[Path, ...] = ()
     """Further folders that isolated steps can read."""
     write: tuple[Path, ...] = ()
@@ -240,7 +241,7 @@ class EngineSettings(SettingsSection):
     """One training engine."""
 
     python: Path | None = None
-    """Its interpreter; unset = the environment that `nemo engines install` made."""
+    """Its interpreter; unset = what `nemo engines install` made, which an engine of another package lacks."""
     threads: Annotated[int, Field(ge=1, le=4096)] = 1
     """Processor threads of one process; more of them than cores makes small steps much slower."""
 

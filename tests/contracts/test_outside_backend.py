@@ -214,7 +214,7 @@ def test_the_service_goes_on_without_a_broken_package(service: JobsService) -> N
     assert found["contributors"] == ["automodel", "unsloth", "rl", "toy"]
     refused = httpx.get(f"{root}/workspaces/default/broken/explain", timeout=DEADLINE)
     assert refused.status_code == 500
-    assert "the backend 'broken' of the package broken-backend cannot be used" in refused.text
+    assert "the backend 'broken' of the package broken-backend cannot be loaded" in refused.text
 
 
 def test_the_reference_and_the_settings_are_made_of_it(machine: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from nemo_runs.extensions.metadata import InstalledEntry, entries_in
 
 OWN_PACKAGE = "nemo-baton"
 """The distribution that brings what is built in; its own entries take the name of nothing."""
+WITHOUT = "NEMO_WITHOUT_PACKAGES"
+"""Variable; set, what other packages of this interpreter's ``site-packages`` offer is left out."""
 SLOW_SECONDS = 3.0
 """An import that takes longer is named on standard error, so that nobody waits for nothing."""
 
@@ -42,6 +45,8 @@ def offers(group: EntryGroup, folders: Iterable[str] | None = None) -> list[Inst
     read: set[str] = set()
     for folder in sys.path if folders is None else folders:
         here = list(entries_in(folder or ".", group.name))
+        if os.environ.get(WITHOUT) and folder.rstrip("/").endswith(("/site-packages", "/dist-packages")):
+            here = [entry for entry in here if entry.distribution.lower() == OWN_PACKAGE]
         for entry in here:
             if entry.distribution.lower() not in read and not _is_built_in(entry, group):
                 found.setdefault((entry.name, entry.distribution), entry)

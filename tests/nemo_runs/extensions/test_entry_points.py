@@ -158,3 +158,13 @@ def test_an_import_that_takes_long_is_named_while_it_does(site, folder, monkeypa
     site("toys", ["a = thing_s:a"], {"thing_s": waiting})
     assert entry_points.load(GROUP, found(folder)[0]) is True
     assert sys.stderr.text.startswith("still loading the thing 'a' of the package toys")
+
+
+def test_what_the_interpreter_has_besides_can_be_left_out(site, tmp_path, monkeypatch):
+    folder = tmp_path / "lib" / "site-packages"
+    site("toys", ["a = toys:x"], folder=folder)
+    site("nemo-baton", ["b = own:x"], folder=folder)
+    monkeypatch.delenv(entry_points.WITHOUT, raising=False)
+    assert entry_points.names(GROUP, [str(folder)]) == ["a", "b"]
+    monkeypatch.setenv(entry_points.WITHOUT, "1")
+    assert entry_points.names(GROUP, [str(folder)]) == ["b"]

@@ -204,9 +204,6 @@ class SlurmExecutor:
         except SlurmError:
             return
 
-    def _job(self, job: JobRef) -> SlurmJob | None:
-        return SlurmJob(job.job_id, self._names.get(job.job_id)) if job.job_id.isdecimal() else None
-
 
 def token(plan: JobPlan, link: int) -> str:
     """The comment by which a job of a chain is found; links are counted from 1."""

@@ -23,7 +23,7 @@ _COMMANDS = {
 
 
 @click.group("customization", cls=NemoGroup, lazy=_COMMANDS, invoke_without_command=True)
-@upload_options
+@upload_options()
 @workspace_option
 @command_options
 def customization(flags: GlobalFlags, exist_ok: bool, **sources: Any) -> int | None:

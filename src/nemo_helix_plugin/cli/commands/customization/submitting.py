@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import click
@@ -28,27 +28,29 @@ Exit status: 0 submitted, or with --wait completed; 2 a wrong option or spec;
 3 the service refused it; with --wait or --watch also 1 error, cancelled or out of time,
 75 paused, 130 interrupted.
 """
-_UPLOADS = ("model", "dataset", "environment")
+_UPLOADS = {
+    "environment": ("DIR", "A folder with the environment of GRPO."),
+    "dataset": ("SRC", "A file or folder with data, or hf://owner/name."),
+    "model": ("SRC", "A folder with a model, or hf://owner/name."),
+}
 
 
-def upload_options(function: Function) -> Function:
-    """Add the options that send files first."""
-    for option in (
-        click.option(
-            "--exist-ok", is_flag=True, help="Use a fileset that is there; its files stay as they are."
-        ),
-        click.option("--upload-environment", metavar="DIR", help="A folder with the environment of GRPO."),
-        click.option(
-            "--upload-dataset", metavar="SRC", help="A file or folder with data, or hf://owner/name."
-        ),
-        click.option("--upload-model", metavar="SRC", help="A folder with a model, or hf://owner/name."),
-    ):
-        function = option(function)
-    return function
+def upload_options(kinds: Container[str] = _UPLOADS) -> Callable[[Function], Function]:
+    """Add the options that send first what a spec names; ``kinds`` of it are what a backend takes."""
+
+    def add(function: Function) -> Function:
+        exist_ok = "Use a fileset that is there; its files stay as they are."
+        function = click.option("--exist-ok", is_flag=True, help=exist_ok)(function)
+        for what, (metavar, meaning) in _UPLOADS.items():
+            if what in kinds:
+                function = click.option(f"--upload-{what}", metavar=metavar, help=meaning)(function)
+        return function
+
+    return add
 
 
-def _submit_options(function: Function) -> Function:
-    for option in (
+def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
+    options: list[Callable[[Function], Function]] = [
         click.option(
             "--poll-interval",
             type=click.FloatRange(min=0.1),
@@ -60,7 +62,7 @@ def _submit_options(function: Function) -> Function:
         click.option("--watch", is_flag=True, help="The same, showing its log too."),
         click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
         click.option("--hf-token-secret", metavar="NAME", help="The secret with an access token of the hub."),
-        upload_options,
+        upload_options(kinds),
         click.option("--options-file", metavar="FILE", help="Options as a JSON or YAML object."),
         click.option(
             "-o",
@@ -80,18 +82,23 @@ def _submit_options(function: Function) -> Function:
             metavar="FILE",
             help="The backend's input spec, a JSON object; `-` is standard input. Required.",
         ),
-    ):
-        function = option(function)
-    return function
+    ]
+
+    def add(function: Function) -> Function:
+        for option in options:
+            function = option(function)
+        return function
+
+    return add
 
 
 @functools.cache
 def backend_group(backend: str) -> click.Group:
     """The command of one backend, with `explain` and `preview` below it; raises `BackendLoadError`."""
-    summary = backends.find(backend).summary
+    summary, references = backends.find(backend).summary, backends.find(backend).references
 
     @click.group(backend, cls=NemoGroup, invoke_without_command=True, short_help=summary)
-    @_submit_options
+    @_submit_options(references)
     @workspace_option
     @command_options
     def group(flags: GlobalFlags, **given: Any) -> int | None:
@@ -125,7 +132,7 @@ def backend_group(backend: str) -> click.Group:
     @click.option(
         "-n", "--rows", type=click.IntRange(1, 1000), default=3, show_default=True, help="Rows to show."
     )
-    @upload_options
+    @upload_options(references)
     @click.option("--job-json", metavar="FILE", required=True, help="The spec; `-` is standard input.")
     @workspace_option
     @command_options
