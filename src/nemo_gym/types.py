@@ -296,6 +296,16 @@ def token_count(value: object) -> int:
     return 0
 
 
+def is_cut_in_thought(response: Mapping[str, Any]) -> bool:
+    """Whether the answer stopped because of ``max_output_tokens`` before anything but thoughts was said."""
+    if not is_truncated(response) or output_text(response).strip():
+        return False
+    usage = response.get("usage")
+    details = usage.get("output_tokens_details") if isinstance(usage, dict) else None
+    counted = token_count(details.get("reasoning_tokens")) if isinstance(details, dict) else 0
+    return bool(counted or reasoning_text(response).strip())
+
+
 def is_truncated(response: Mapping[str, Any]) -> bool:
     """Whether the answer stopped because of ``max_output_tokens``."""
     details = response.get("incomplete_details")

@@ -69,10 +69,11 @@ def resolve(
     known = composition.KnownKeys.of(SubmitConfig)
     for block in ("run", "prepare"):
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
+    known = known.with_keys(("driver", "run"), RUN_KEYS)
     overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
-    anchored = _anchored(wanted, [source.parent, cwd])
+    anchored = _anchored(_with_common_run(wanted), [source.parent, cwd])
     config = composition.check_model(
         SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
     )
@@ -87,6 +88,27 @@ def _resume_chains(config: SubmitConfig) -> None:
     for job in config.driver.benchmarks.values():
         if job.chain is not None:
             job.run.setdefault("resume_from_cache", True)
+
+
+def _with_common_run(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with ``driver.run`` below the ``run`` of every benchmark that has no command, and gone."""
+    driver = config.get("driver")
+    common = driver.get("run") if isinstance(driver, Mapping) else None
+    benchmarks = driver.get("benchmarks") if isinstance(driver, Mapping) else None
+    if not isinstance(common, Mapping) or not common or not isinstance(benchmarks, Mapping):
+        return config
+    jobs = {
+        name: {**job, "run": composition.merge(common, job.get("run") or {})}
+        if isinstance(job, Mapping)
+        and job.get("command") is None
+        and isinstance(job.get("run") or {}, Mapping)
+        else job
+        for name, job in benchmarks.items()
+    }
+    rest = (
+        {key: value for key, value in driver.items() if key != "run"} if isinstance(driver, Mapping) else {}
+    )
+    return {**config, "driver": {**rest, "benchmarks": jobs}}
 
 
 def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:

@@ -223,6 +223,8 @@ class DriverConfig(ConfigSection):
     policy_model: str | None = None
     """Name of the service that answers as the policy model."""
     policy_host: Text = "127.0.0.1"
+    run: dict[str, Any] = {}
+    """Configuration of ``gym eval run`` for all benchmarks; what one of them says itself wins."""
     benchmarks: dict[Name, BenchmarkJob] = Field(min_length=1)
     env: Env = {}
     mounts: Mounts = []

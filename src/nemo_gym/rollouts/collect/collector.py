@@ -21,8 +21,9 @@ from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.failures import RolloutFailure, checked_reward, describe, no_json
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, Answer
 from nemo_gym.rollouts.policy.errors import REJECTED
+from nemo_gym.rollouts.policy.reasoning import MORE_TOKENS
 from nemo_gym.rollouts.policy.refusals import Refusals
-from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verifier
+from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verifier, is_cut_in_thought
 from nemo_gym.verifiers.registry import grades_at_once
 from nemo_runs.counts import counted
 from nemo_runs.errors import DiskFullError
@@ -258,6 +259,7 @@ class Collector:
             return
         self._streak = 0
         self._report_not_graded(fields.get(NOT_GRADED_FIELD))
+        self._report_cut_in_thought(answer)
         self.tally.new += 1
         self.tally.reward_sum += reward or 0.0
 
@@ -268,6 +270,15 @@ class Collector:
             self._report(
                 f"an answer did not end well ({end}): it is kept with reward 0, as others like it will be; "
                 f"benchmark.graded_ends=[{end}] has them graded."
+            )
+
+    def _report_cut_in_thought(self, answer: Answer) -> None:
+        """Say once that an answer ended at the token limit while the model was thinking."""
+        if "thought" not in self._reported_ends and is_cut_in_thought(answer.response):
+            self._reported_ends.add("thought")
+            self._report(
+                f"an answer was cut within a thought, before anything was answered: {MORE_TOKENS}. "
+                "Others are counted."
             )
 
     async def _failed(self, task: Task, failure: RolloutFailure, latency_ms: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from nemo_gym.rollouts.policy import harmony
 from nemo_gym.types import Row
@@ -27,6 +27,11 @@ TAGS = (
 )
 """Opening and closing tags of models that are in use; upper and lower case count alike."""
 
+MORE_TOKENS: Final = (
+    "a model that thinks needs more tokens (--max-output-tokens N), or less thought "
+    "(responses_create_params.reasoning.effort)"
+)
+"""What helps where an answer was cut within a thought."""
 _CLOSING = {opening.lower(): pattern(re.escape(closing), re.IGNORECASE) for opening, closing in TAGS}
 _OPEN = pattern(
     r"^[^\S\n]*(" + "|".join(re.escape(opening) for opening, _ in TAGS) + ")", re.IGNORECASE | re.MULTILINE

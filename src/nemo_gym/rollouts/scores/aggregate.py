@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.policy.reasoning import MORE_TOKENS
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores import metrics, verifier_metrics
 from nemo_gym.rollouts.scores.columns import Columns
@@ -123,6 +124,7 @@ def _coverage(columns: Columns, repeats: RepeatMetrics) -> Coverage:
         no_answer_truncated=_both(columns, cols.MEASURED | cols.TRUNCATED | cols.NO_ANSWER),
         tasks=columns.num_tasks,
         measured_tasks=repeats.clusters.clusters,
+        cut_in_thought=columns.cut_in_thought,
         not_graded=columns.count(cols.NOT_GRADED),
         ends=dict(sorted(columns.ends.items(), key=lambda end: (-end[1], end[0]))),
         attempts=columns.rows + columns.failure_rows,
@@ -164,6 +166,9 @@ def _notes(columns: Columns) -> tuple[str, ...]:
         ("row of no expected rollout was", "rows of no expected rollout were"): columns.unexpected,
     }
     notes = [f"{counted(count, *words)} left out" for words, count in left_out.items() if count]
+    if columns.cut_in_thought:
+        some = counted(columns.cut_in_thought, "answer was", "answers were")
+        notes.append(f"{some} cut within a thought, before anything was answered: {MORE_TOKENS}")
     if columns.left_out:
         names = ", ".join(sorted(columns.left_out)[:5])
         notes.append(f"more than {cols.MAX_EXTRA_FIELDS} numeric fields; not summarised: {names}")

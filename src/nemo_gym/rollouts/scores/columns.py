@@ -16,7 +16,7 @@ import orjson
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, rows
 from nemo_gym.rollouts.output.result_rows import METRICS, NOT_GRADED_FIELD
-from nemo_gym.types import answer_end, is_truncated, token_count
+from nemo_gym.types import answer_end, is_cut_in_thought, is_truncated, token_count
 from nemo_runs.durable import files
 
 MEASURED = 1
@@ -67,6 +67,8 @@ class Columns:
     metrics_left_out: set[str] = field(default_factory=set)
     ends: Counter[str] = field(default_factory=Counter)
     """Measured rollouts by how their answer ended, good ends left out."""
+    cut_in_thought: int = 0
+    """Measured rollouts whose answer stopped at the token limit before anything but thoughts was said."""
     thoughts: dict[str, int] = field(default_factory=lambda: {"answers": 0, **dict.fromkeys(THOUGHTS, 0)})
     """Answers with thoughts, and how much of them there is in all."""
     rows: int = 0
@@ -196,6 +198,7 @@ def _take_end(columns: Columns, row: Mapping[str, Any], response: Mapping[str, A
         columns.state[at] |= TRUNCATED
     if columns.state[at] & MEASURED:
         columns.ends[end] += 1
+        columns.cut_in_thought += is_cut_in_thought(response)
         if row.get(NOT_GRADED_FIELD):
             columns.state[at] |= NOT_GRADED
 

@@ -53,6 +53,8 @@ class Coverage:
     """Tasks with at least one measured rollout."""
     attempts: int
     """Result rows and failure rows."""
+    cut_in_thought: int = 0
+    """Measured, but the answer stopped at the token limit before anything but thoughts was said."""
     not_graded: int = 0
     """Measured, but with reward 0 and unseen by the verifier, since the answer did not end well."""
     ends: Mapping[str, int] = field(default_factory=dict)

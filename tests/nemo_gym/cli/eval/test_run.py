@@ -124,6 +124,29 @@ def test_a_run_keeps_to_the_requests_of_a_minute_and_stops_where_it_waits(run, t
     assert all("was not sent" in line and '"_ng_failure_counted":false' in line for line in failures)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "<think>Let me add"},
+        {"content": None, "reasoning_content": "Let me add"},
+        {"content": ""},
+    ],
+    ids=["in-the-text", "beside-it", "hidden"],
+)
+def test_answers_that_are_cut_within_a_thought_are_counted_and_advice_is_given_once(run, message):
+    usage = {"prompt_tokens": 9, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 8}}
+    body = {"choices": [{"finish_reason": "length", "message": message}], "usage": usage}
+    with MockServer(faults=[f"json:{json.dumps(body)}", f"json:{json.dumps(body)}", "length"]) as server:
+        _, out, err = run(server, "--json")
+    document = json.loads(out)
+    assert (document["truncated"], document["cut_in_thought"]) == (3, 2)
+    assert document["notes"][0].startswith(
+        "2 answers were cut within a thought, before anything was answered"
+    )
+    assert err.count("an answer was cut within a thought") == 1
+    assert "--max-output-tokens N" in err
+
+
 def test_data_that_grew_is_asked_only_for_its_new_rows(run, rows, tmp_path):
     with MockServer() as server:
         run(server)

@@ -267,3 +267,21 @@ def test_what_a_chain_goes_on_with_stands_in_the_config_as_submitted(tmp_path: P
     assert token.plain["driver"]["benchmarks"]["sums"]["run"]["resume_from_cache"] is False
     single = resolved(tmp_path / "e")
     assert "resume_from_cache" not in single.plain["driver"]["benchmarks"]["sums"]["run"]
+
+
+def test_settings_of_all_benchmarks_are_said_once_and_each_may_say_otherwise(tmp_path: Path):
+    common = {"responses_create_params": {"max_output_tokens": 32768, "temperature": 0.6}}
+    own = {"responses_create_params": {"temperature": 0.0}}
+    changes = {
+        "driver/run": common,
+        "driver/benchmarks/sums/run/responses_create_params": own["responses_create_params"],
+        "driver/benchmarks/other": {"command": "true"},
+    }
+    first = resolved(tmp_path / "a", changes, "driver.run.responses_create_params.max_output_tokens=9")
+    jobs = first.config.driver.benchmarks
+    assert jobs["sums"].run["responses_create_params"] == {"max_output_tokens": 9, "temperature": 0.0}
+    assert jobs["other"].run == {}
+    assert first.config.driver.run == {}
+    assert again(first, tmp_path / "b").plain == first.plain
+    with pytest.raises(ConfigError, match="max_output_token"):
+        resolved(tmp_path / "c", {}, "driver.run.responses_create_params.max_output_token=9")
