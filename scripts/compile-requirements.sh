@@ -27,4 +27,5 @@ pin requirements/server.txt "$@" requirements/server.in
 pin requirements/dev.txt "$@" requirements/dev.in
 pin requirements/verifiers.txt "$@" requirements/verifiers.in
 pin requirements/serve.txt "$@" requirements/serve.in
+pin requirements/inspect.txt "$@" requirements/inspect.in
 pin_alone requirements/models.txt requirements/models.in

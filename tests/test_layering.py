@@ -81,7 +81,7 @@ LAYERS = {
         "submit",
         "removal",
     ),
-    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "collect"),
+    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "export", "collect"),
     "nemo_helix_server": (
         "errors",
         "jobs",

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from tests.docs import worlds
 from tests.docs.pages import PROGRAMS, ROOT, Page, merged
+from tests.engines import engine_python
 
 from nemo_gym.serving import models
 
@@ -195,6 +196,19 @@ def complete_in_the_shell(page: Page) -> None:
     page.run()
 
 
+def export_results(page: Page) -> None:
+    run = worlds.submit(page, worlds.submission("arithmetic"))
+    page.type(f"gym job watch {run['gym_job_id']}")
+    page.replaced |= {
+        "results/rollouts.jsonl": f"{run['run_dir']}/arithmetic/artifacts/rollouts.jsonl",
+        "~/my-env/bin/python": str(engine_python("trackers")),
+    }
+    page.run()
+    assert page.said.rstrip().endswith("-model-card")
+    page.run()
+    assert page.said.rstrip().endswith("-mlflow")
+
+
 def read_rollouts(page: Page) -> None:
     run = worlds.finished(page, answer="wrong")["run_dir"]
     page.replaced |= {
@@ -346,6 +360,7 @@ READERS = {
     "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
     "docs/how-to/complete-in-the-shell.md": complete_in_the_shell,
+    "docs/how-to/export-results.md": export_results,
     "docs/how-to/operate-runs.md": operate_runs,
     "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,

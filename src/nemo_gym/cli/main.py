@@ -36,6 +36,7 @@ _JOB = {
     "resubmit": Lazy("nemo_gym.cli.job.resubmit:resubmit", "Queue a benchmark again in place."),
     "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row a benchmark."),
     "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
+    "export": Lazy("nemo_gym.cli.job.export:export", "Write results in another program's format."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),

@@ -1,0 +1,104 @@
+"""One output as every export sees it: manifest, summary, rollouts, and whether these may be given away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from nemo_gym.errors import DataError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
+from nemo_gym.rollouts.reading.located import LocatedRollouts, locate
+from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader
+from nemo_gym.rollouts.scores.summary import Summary, load_summary
+
+UNPUBLISHED = frozenset({"gpqa"})
+"""Words in names of benchmarks whose questions must not be published, by their licence or their authors'
+request: their answers would give them away, too."""
+
+
+@dataclass(frozen=True)
+class ExportedOutput:
+    """One benchmark of a run."""
+
+    benchmark: str
+    paths: RolloutPaths
+    run: str
+    """What the run is called: its id, or its path."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def manifest(self) -> OutputManifest:
+        """What the rows belong to. Raises `DataError` where there is no manifest."""
+        found = load_manifest(self.paths.manifest)
+        if found is None:
+            raise DataError(f"{self.paths.manifest}: not there, so it is unknown what the rows belong to.")
+        return found
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the output came to. Raises `DataError` while nothing was added up."""
+        found = load_summary(self.paths)
+        if found is None:
+            raise DataError(
+                f"{self.benchmark} of {self.run} has no summary yet; export it when it has ended."
+            )
+        return found
+
+    @cached_property
+    def located(self) -> LocatedRollouts:
+        """Where the rows are."""
+        return locate(self.paths)
+
+    @property
+    def model(self) -> str:
+        """The name under which the model answered, else the one that was asked for."""
+        name = (self.manifest.model or {}).get("name") or self.manifest.generation.get("policy_model_name")
+        return str(name or "unknown")
+
+    @property
+    def publishes_rows(self) -> bool:
+        """Whether questions and answers may leave; scores always may."""
+        names = (self.benchmark, self.benchmark_name)
+        return not any(UNPUBLISHED & set(re.split(r"[^a-z0-9]+", name.lower())) for name in names)
+
+    @property
+    def benchmark_name(self) -> str:
+        """The benchmark's own name, whatever its folder is called."""
+        found = self.manifest.generation.get("benchmark")
+        name = found.get("name") if isinstance(found, Mapping) else None
+        return str(name or self.benchmark)
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """The sampling parameters that were set."""
+        found = self.manifest.generation.get("responses_create_params")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def ended_at(self) -> float:
+        """UTC seconds at which the summary was written, else the rows."""
+        for path in (self.paths.coverage, self.paths.output):
+            if path.exists():
+                return path.stat().st_mtime
+        return 0.0
+
+    def rollouts(self) -> Iterator[RecordedRollout]:
+        """All recorded rollouts by task and repeat; none where rows must stay unpublished."""
+        if self.publishes_rows:
+            yield from RolloutReader(self.located).read(self.located.known())
+
+    def settings(self) -> dict[str, Any]:
+        """Settings that affect answers and grades, as flat names and plain values."""
+        return dict(_flat({**self.manifest.generation, **self.manifest.scoring}))
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

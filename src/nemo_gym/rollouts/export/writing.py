@@ -1,0 +1,97 @@
+"""Writing an export whole or not at all, where nothing is yet."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nemo_gym.errors import GymError, UsageError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.export.exported import ExportedOutput
+
+_FILES = {"parquet": ".parquet", "csv": ".csv"}
+"""Formats that are one file, with its ending; the others are a folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What is wanted."""
+
+    form: str
+    path: Path | None
+    """``None``: named after the run, in the current folder."""
+    datasets: Sequence[str] = ()
+    python: Path | None = None
+
+
+def exported(
+    run: str, outputs: Mapping[str, RolloutPaths], labels: Mapping[str, str]
+) -> list[ExportedOutput]:
+    """The benchmarks of a run as exports see them."""
+    return [ExportedOutput(name, paths, run, labels) for name, paths in outputs.items()]
+
+
+def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> Path:
+    """Write an export; where it is now.
+
+    It is made beside its place and renamed when it is whole. Raises `GymError` for what is there already, for
+    a run without a summary, and for a library that is missing.
+    """
+    form = request.form
+    if request.datasets and form != "model-card":
+        raise UsageError("--dataset is for --to model-card alone.")
+    if request.python is not None and form not in ("wandb", "mlflow"):
+        raise UsageError("--python is for --to wandb and --to mlflow alone.")
+    path = (request.path or Path(f"{Path(outputs[0].run).name}-{form}{_FILES.get(form, '')}")).absolute()
+    if path.exists():
+        raise GymError(f"{path} is there already; choose another --output.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if form in ("wandb", "mlflow"):  # their files name the folder that they are in
+        return _written_in_place(outputs, request, path)
+    made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        target = made / path.name
+        _write(outputs, request, target)
+        target.rename(path)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return path
+
+
+def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest, path: Path) -> Path:
+    from nemo_gym.rollouts.export.trackers import tracker_python, write_tracker
+
+    tracker: Literal["wandb", "mlflow"] = "wandb" if request.form == "wandb" else "mlflow"
+    python = tracker_python(tracker, request.python)
+    path.mkdir()
+    try:
+        write_tracker(tracker, outputs, path, python=python)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    return path
+
+
+def _write(outputs: Sequence[ExportedOutput], request: ExportRequest, target: Path) -> None:
+    if request.form in _FILES:
+        from nemo_gym.rollouts.export.rows import write_csv, write_parquet
+
+        (write_csv if request.form == "csv" else write_parquet)(outputs, target)
+        return
+    if request.form == "lm-eval":
+        from nemo_gym.rollouts.export.lm_eval import write_lm_eval
+
+        write_lm_eval(outputs, target)
+    elif request.form == "inspect":
+        from nemo_gym.rollouts.export.inspect_log import write_inspect
+
+        for output in outputs:
+            write_inspect(output, target)
+    else:
+        from nemo_gym.rollouts.export.model_card import parse_datasets, write_model_card
+
+        write_model_card(outputs, target, parse_datasets(request.datasets))

@@ -1,0 +1,73 @@
+"""Logs of Inspect, read back with its own functions."""
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.engines import CACHE
+from tests.nemo_gym.rollouts.export.outputs import THOUGHTS, exported
+
+from nemo_gym.rollouts.export.inspect_log import write_inspect
+from nemo_runs.environments import installing
+from nemo_runs.environments.installing import EnvironmentRecipe, PinsFile
+
+PINS = Path(__file__).resolve().parents[4] / "requirements" / "inspect.txt"
+READ = """
+import json, sys
+from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
+found = []
+for path in sys.argv[1:]:
+    log = read_eval_log(path)
+    read_eval_log_sample_summaries(path)
+    samples = [
+        [sample.id, sample.epoch, sample.output.completion, sample.target,
+         sample.scores["reward"].value if sample.scores else None,
+         sample.error.message if sample.error else None,
+         sample.messages[-1].role, sample.output.stop_reason if sample.output.choices else None]
+        for sample in sorted(log.samples or [], key=lambda sample: (sample.id, sample.epoch))
+    ]
+    metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    found.append([log.status, log.eval.model, log.eval.task, metrics, samples])
+print(json.dumps(found))
+"""
+
+
+def test_a_log_holds_each_rollout_once(tmp_path: Path) -> None:
+    path = write_inspect(exported(tmp_path / "a"), tmp_path / "out")
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        first = json.loads(archive.read("samples/1_epoch_1.json"))
+        summaries = json.loads(archive.read("summaries.json"))
+    assert len([name for name in names if name.startswith("samples/")]) == len(summaries) == 6
+    assert first["messages"][-1]["content"][0] == {"type": "reasoning", "reasoning": THOUGHTS}
+    assert first["scores"]["reward"]["explanation"] == "understood was 0, expected was 0"
+
+
+def test_unpublished_rows_are_not_in_it(tmp_path: Path) -> None:
+    output = exported(tmp_path / "a", "gpqa")
+    path = write_inspect(output, tmp_path / "out")
+    assert b"What is" not in path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        assert "What is" not in "".join(archive.read(name).decode() for name in archive.namelist())
+
+
+@pytest.mark.slow
+@pytest.mark.services
+def test_inspect_reads_them(tmp_path: Path) -> None:
+    recipe = EnvironmentRecipe(name="inspect", device="cpu", pins=(PinsFile(PINS.name, PINS.read_text()),))
+    python = installing.python_of(installing.install(recipe, CACHE, report=print))
+    paths = [write_inspect(exported(tmp_path / name, name), tmp_path / "out") for name in ("sums", "gpqa")]
+    argv = [str(python), "-c", READ, *map(str, paths)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    sums, gpqa = json.loads(done.stdout.splitlines()[-1])
+    assert sums[:3] == ["cancelled", "org/model-1", "sums"]
+    assert sums[3]["accuracy"] == gpqa[3]["accuracy"] == 0.5
+    assert [sample[:2] for sample in sums[4]] == [[1, 1], [1, 2], [2, 1], [2, 2], [3, 1], [3, 2]]
+    assert [sample[4] for sample in sums[4]] == [1.0, 0.0, 0.0, 1.0, 0.5, None]
+    assert sums[4][0][2:4] == ["thought of 0", "0"]
+    assert sums[4][2][7] == "max_tokens"
+    assert sums[4][5][5].startswith("model_call_failed")
+    assert gpqa[4] == []

@@ -1,0 +1,49 @@
+"""Where an export goes, and what is never overwritten."""
+
+from pathlib import Path
+
+import pytest
+from tests.nemo_gym.rollouts.export.outputs import exported
+
+from nemo_gym.errors import GymError, UsageError
+from nemo_gym.rollouts.export.writing import ExportRequest, write_export
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("csv", "gym-job-20261129T000000Z-00000a-csv.csv"),
+        ("parquet", "gym-job-20261129T000000Z-00000a-parquet.parquet"),
+        ("lm-eval", "gym-job-20261129T000000Z-00000a-lm-eval"),
+        ("inspect", "gym-job-20261129T000000Z-00000a-inspect"),
+        ("model-card", "gym-job-20261129T000000Z-00000a-model-card"),
+    ],
+)
+def test_an_export_is_named_after_its_run_and_never_overwrites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, name: str
+) -> None:
+    output = exported(tmp_path / "run")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert write_export([output], ExportRequest(form=form, path=None)) == tmp_path / "here" / name
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
+    with pytest.raises(GymError, match="is there already; choose another --output"):
+        write_export([output], ExportRequest(form=form, path=None))
+
+
+@pytest.mark.parametrize("form", ["lm-eval", "model-card", "mlflow"])
+def test_an_export_that_fails_leaves_nothing(tmp_path: Path, form: str) -> None:
+    output = exported(tmp_path / "run")
+    output.paths.coverage.unlink()
+    into = tmp_path / "into"
+    into.mkdir()
+    with pytest.raises(GymError):
+        write_export([output], ExportRequest(form=form, path=into / "x"))
+    assert list(into.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [{"datasets": ["sums=a/b"]}, {"python": Path("python")}])
+def test_an_option_of_another_format_is_refused(tmp_path: Path, more: dict[str, object]) -> None:
+    request = ExportRequest(form="csv", path=tmp_path / "x", **more)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="alone"):
+        write_export([exported(tmp_path / "run")], request)
