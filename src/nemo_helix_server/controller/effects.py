@@ -192,16 +192,20 @@ class _EndRecords:
     failure: failures.StepFailure | None
     ended: _EndedAllocation | None = None
 
-    def write_end(self, unit: StoreWriter, step: Step) -> None:
-        """Keep what became of the start: with its task, and among what its place has done."""
-        if self.ended is None or step.task is None:
-            return
+    def for_the_task(self, unit: StoreWriter, step: Step) -> dict[str, Any] | None:
+        """What became of the start, for the details of its task."""
+        if self.ended is None:
+            return None
         record = self.ended.record
         if step.pausable:
             begun = unit.series.writers_start(step.job_id, step.name).step
             record = replace(record, first_step=min(begun, record.last_step or 0))
-        unit.tasks.note(step.id, step.task, {RECORD: record.to_json()})
-        if record.seconds:
+        return {RECORD: record.to_json()}
+
+    def count(self, unit: StoreWriter, step: Step) -> None:
+        """Count what its place did to the start, of a step that can go on elsewhere or later."""
+        if self.ended is not None and step.pausable and self.ended.record.seconds:
+            record = self.ended.record
             unit.places.count(self.ended.place, seconds=record.seconds, interrupted=record.unannounced)
 
 
@@ -259,10 +263,11 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
             reason=failure.reason if failure else move.reason,
             details=details,
             error=failure.error if failure else None,
+            task_details=records.for_the_task(unit, step),
         ),
     )
     if moved is not None:
-        records.write_end(unit, step)
+        records.count(unit, step)
     noted = dict(failure.attempt_details) if failure else {}
     if "queued_reason" in step.status_details:
         noted["queued_reason"] = None

@@ -30,6 +30,8 @@ class StatusChange:
     """The error details of step and attempt from now on; None keeps those that are there."""
     task: str | None = None
     """The name of the new task of a step that is accepted."""
+    task_details: Json | None = None
+    """Merged into the details of the step's newest task, and of nothing else."""
 
     def expects(self, step: Step) -> bool:
         """Whether the step is as the author expects it."""

@@ -77,7 +77,7 @@ class StatusWriter(StorePart):
         if change.task is not None:
             self._tasks.insert(step, change.task, step.executor)
         else:
-            self._tasks.follow(step, event)
+            self._tasks.follow(step, event, change.task_details)
         planned = len(attempt.platform_spec["steps"])
         successor = None
         if to is HelixJobStatus.COMPLETED and step.seq + 1 < planned:

@@ -265,19 +265,18 @@ class TaskWriter(TaskReader):
             )
         return task
 
-    def note(self, step_id: str, name: str, details: Mapping[str, Any]) -> None:
-        """Merge into the details of a task, and of nothing else."""
-        task = self.named(step_id, name)
-        if task is not None:
-            merged = stamps.merged(task.status_details, details)
-            here = schema.tasks.c.id == task.id
-            self.connection.execute(update(schema.tasks).where(here), {"status_details": merged})
-
-    def follow(self, step: Step, event: StatusEvent) -> None:
-        """Let the newest task go where its step went."""
+    def follow(self, step: Step, event: StatusEvent, details: Json | None = None) -> None:
+        """Let the newest task go where its step went, and merge details into its own."""
         task = self.named(step.id, step.task) if step.task else None
         to = task_states.task_after(task.status, event) if task else None
-        if task is not None and to is not None:
+        if task is not None and details:
+            values = {
+                "status": to or task.status,
+                "status_details": stamps.merged(task.status_details, details),
+            }
+            own = update(schema.tasks).where(schema.tasks.c.id == task.id)
+            self.connection.execute(own, {**values, "updated_at": self.now})
+        elif task is not None and to is not None:
             self.connection.execute(_MOVE_TASK, {"key": task.id, "to": to, "now": self.now})
 
 

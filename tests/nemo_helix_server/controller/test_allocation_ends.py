@@ -106,8 +106,18 @@ def test_a_lost_place_leaves_what_was_trained_and_what_is_kept(place, clock):
     assert (seen(place).allocations, seen(place).interruptions, seen(place).seconds) == (1, 1, 80.0)
 
 
-def test_what_ends_well_counts_as_time_without_an_interruption(place, clock):
+def test_a_step_that_cannot_go_on_has_a_record_and_says_nothing_of_its_place(place, clock):
     job = place.job(shell("true"))
+    begin(place, job)
+    clock.advance(30)
+    place.executor.machine.end(token(place, job), 0)
+    passes(place)
+    assert [record.seconds for record in records(place, job)] == [30.0]
+    assert seen(place).allocations == 0
+
+
+def test_what_ends_well_counts_as_time_without_an_interruption(place, clock):
+    job = place.job(shell("true", name="training", pause=60))
     begin(place, job)
     clock.advance(30)
     place.executor.machine.end(token(place, job), 0)
