@@ -54,7 +54,10 @@ def default(field: FieldInfo) -> str:
     """The default as the pages write it: as JSON."""
     if field.is_required():
         return "required"
-    return json.dumps(field.get_default(call_default_factory=True))
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, str) and "\n" in value:
+        value = f"{value.splitlines()[0]} …"  # the page has all of it
+    return json.dumps(value, ensure_ascii=False)
 
 
 def docstrings(options: type[BaseModel]) -> dict[str, str]:

@@ -81,7 +81,17 @@ LAYERS = {
         "submit",
         "removal",
     ),
-    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "export", "collect"),
+    "nemo_gym.rollouts": (
+        "policy",
+        "run_config",
+        "data",
+        "output",
+        "judges",
+        "scores",
+        "reading",
+        "export",
+        "collect",
+    ),
     "nemo_helix_server": (
         "errors",
         "jobs",

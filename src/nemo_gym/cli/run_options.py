@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from nemo_gym.cli import completing
+from nemo_gym.cli.judge_options import chosen_judges, judge_options
 from nemo_gym.cli.options import include_path_option, included_folders, overrides_argument
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ _OPTIONS: Final = (
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options, and the override tokens; the command gives all that it gets of them to `load`."""
     command = overrides_argument(command)
-    command = include_path_option(command)
+    command = judge_options(include_path_option(command))
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -110,7 +111,8 @@ def load(chosen: Chosen, *, report: Callable[[str], None]) -> RunConfig:
     from nemo_gym.rollouts.run_config.schema import load_run_config
 
     included = included_folders(chosen.flags.get("include_paths", ()))
-    typed = [*_of_flags(chosen.flags), *included, *parse_overrides(chosen.overrides)]
+    judges = chosen_judges(chosen.flags)
+    typed = [*_of_flags(chosen.flags), *included, *judges, *parse_overrides(chosen.overrides)]
     verifier = parse_verifier(chosen.verifier)
     base = _guessed(chosen, verifier, typed, report)
     if base is None and verifier is not None:

@@ -63,6 +63,12 @@ gym_driver_environment() {
     export NEMO_GYM_POLICY_BASE_URL="http://$GYM_POLICY_HOST:${gym_service_ports[GYM_POLICY]-}/v1"
     export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
   fi
+  local _at
+  export NEMO_GYM_SERVICES='' NEMO_GYM_SERVICE_API_KEY="$gym_key"
+  for _at in "${!GYM_SERVICE_NAMES[@]}"; do
+    NEMO_GYM_SERVICES+="${GYM_SERVICE_NAMES[_at]} http://$GYM_POLICY_HOST:${gym_service_ports[_at]-}/v1 "
+    NEMO_GYM_SERVICES+="${GYM_SERVICE_MODELS[_at]}"$'\n'
+  done
   if [[ -n $gym_otel_pid ]]; then
     export NEMO_GYM_OTEL_ENABLED=1 NEMO_GYM_OTEL_RUN_ID="$GYM_JOB" OTEL_EXPORTER_OTLP_PROTOCOL=grpc
     export OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:$gym_otel_port"

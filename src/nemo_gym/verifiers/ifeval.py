@@ -51,7 +51,9 @@ class IfevalVerifier:
     def __init__(self, options: BaseModel, _models: Mapping[str, Policy] | None = None) -> None:
         self.options = cast("IfevalOptions", options)
         require("if_verifiable", "if-verifiable", "ifeval")
-        self._processes = GradingProcesses(f"{__name__}:grader", {}, time_limit=self.options.timeout_seconds)
+        self._processes = GradingProcesses(
+            "nemo_gym.verifiers.ifeval:grader", {}, time_limit=self.options.timeout_seconds
+        )
 
     def check_row(self, row: Row) -> str | None:
         """The row needs ``instruction_id_list``, known ones, ``kwargs`` for each of them, and ``prompt``."""

@@ -54,7 +54,7 @@ class JsonSchemaVerifier:
         if self.options.json_schema is not None and (problem := wrong_schema(self.options.json_schema)):
             raise ConfigError(f"json_schema is not a JSON schema: {problem}")
         self._processes = GradingProcesses(
-            f"{__name__}:grader",
+            "nemo_gym.verifiers.json_schema:grader",
             {"check_formats": self.options.check_formats},
             time_limit=self.options.timeout_seconds,
         )

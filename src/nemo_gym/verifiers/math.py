@@ -49,7 +49,10 @@ class MathVerifier:
             "seconds": int(limit),
         }
         self._processes = GradingProcesses(
-            f"{__name__}:grader", arguments, time_limit=limit + _SPARE, count=self.options.processes
+            "nemo_gym.verifiers.math:grader",
+            arguments,
+            time_limit=limit + _SPARE,
+            count=self.options.processes,
         )
 
     def check_row(self, row: Row) -> str | None:

@@ -71,7 +71,7 @@ class PythonVerifier:
                 raise ConfigError(f"{self.options.function} takes models, so it must be an async function")
             arguments = {"name": name, "source": source, "function": self.options.function}
             self._processes = GradingProcesses(
-                f"{__name__}:grader",
+                "nemo_gym.verifiers.python_file:grader",
                 arguments,
                 time_limit=self.options.timeout_seconds,
                 count=self.options.processes,

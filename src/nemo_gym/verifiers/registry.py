@@ -23,6 +23,8 @@ VERIFIERS = plugins.PluginKind(
         "math": "nemo_gym.verifiers.math:MathVerifier",
         "rouge": "nemo_gym.verifiers.rouge:RougeVerifier",
         "python": "nemo_gym.verifiers.python_file:PythonVerifier",
+        "judge": "nemo_gym.rollouts.judges.rubric:RubricVerifier",
+        "pairwise": "nemo_gym.rollouts.judges.pairwise:PairwiseVerifier",
         "several": "nemo_gym.verifiers.several:SeveralVerifier",
     },
 )

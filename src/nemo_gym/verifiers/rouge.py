@@ -48,7 +48,7 @@ class RougeVerifier:
         }
         arguments = {"kinds": kinds, "use_stemmer": self.options.use_stemmer}
         self._processes = GradingProcesses(
-            f"{__name__}:grader", arguments, time_limit=self.options.timeout_seconds
+            "nemo_gym.verifiers.rouge:grader", arguments, time_limit=self.options.timeout_seconds
         )
 
     def check_row(self, row: Row) -> str | None:

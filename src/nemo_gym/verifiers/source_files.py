@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from nemo_gym.errors import ConfigError
 
@@ -19,11 +19,19 @@ def read_source(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read ({error})") from error
 
 
+FILE_KEYS: Final = {"python": "path", "pairwise": "reference"}
+"""Types of verifiers, and the option of each that names a file."""
+
+
 def python_verifiers(verifier: Any) -> Iterator[dict[str, Any]]:
     """The descriptions of verifiers that are Python files, within others too."""
+    return (spec for spec in verifier_specs(verifier) if spec.get("type") == "python")
+
+
+def verifier_specs(verifier: Any) -> Iterator[dict[str, Any]]:
+    """The description of a verifier, and of those within it."""
     if isinstance(verifier, dict):
-        if verifier.get("type") == "python":
-            yield verifier
+        yield verifier
         inner = verifier.get("verifiers")
         for spec in inner.values() if isinstance(inner, Mapping) else ():
-            yield from python_verifiers(spec)
+            yield from verifier_specs(spec)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli import completing
+from nemo_gym.cli.judge_options import chosen_judges, judge_options
 from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
 
@@ -46,6 +47,7 @@ from nemo_gym.cli.options import include_path_option, included_folders, json_opt
     help="Write the graded rows to a new file; without it they replace the old ones, which are kept beside.",
 )
 @include_path_option
+@judge_options
 @json_option
 @overrides_argument
 def reverify(
@@ -57,11 +59,13 @@ def reverify(
     include_paths: tuple[Path, ...],
     as_json: bool,
     overrides: tuple[str, ...],
+    **judges: tuple[str, ...],
 ) -> None:
-    """Grade stored answers again with a benchmark's verifier; the model is asked nothing.
+    """Grade stored answers again with a benchmark's verifier; the model that answered is asked nothing.
 
     Options of the verifier can be changed here too, as in benchmark.verifier.abs_tolerance=0.01. Refused when
-    the benchmark's prompt or agent is not the one that the answers came from.
+    the benchmark's prompt or agent is not the one that the answers came from. Judge models are asked where
+    the verifier has them; a grading that was ended goes on with the same command, and asks nothing twice.
     """
     from nemo_gym.composition import parse_overrides
     from nemo_gym.job_paths import RolloutPaths
@@ -69,11 +73,16 @@ def reverify(
     from nemo_gym.rollouts.run_config.schema import load_run_config
     from nemo_gym.rollouts.scores.reverify import reverify as grade_again
 
-    chosen = [*included_folders(include_paths), *parse_overrides(overrides)]
+    chosen = [*included_folders(include_paths), *chosen_judges(judges), *parse_overrides(overrides)]
     config = load_run_config(config_paths, benchmark, chosen, search_dirs=search_dirs, cwd=Path.cwd()).config
     config = with_definition(config, report=lambda line: click.echo(line, err=True))
     target = None if output is None else output.absolute()
-    done = grade_again(RolloutPaths(rollouts.absolute()), config, output=target)
+    done = grade_again(
+        RolloutPaths(rollouts.absolute()),
+        config,
+        output=target,
+        report=lambda line: click.echo(f"gym: {line}", err=True),
+    )
     if as_json:
         import json
 

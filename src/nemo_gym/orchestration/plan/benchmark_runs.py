@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_gym import composition
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.config.resolve import ResolvedConfig, escaped
 from nemo_gym.orchestration.config.sbatch_options import drain_seconds
-from nemo_gym.orchestration.config.schema import BenchmarkJob, LocalCompute, SlurmCompute, SubmitConfig
+from nemo_gym.orchestration.config.schema import (
+    BenchmarkJob,
+    CommandService,
+    LocalCompute,
+    SlurmCompute,
+    SubmitConfig,
+    VllmService,
+)
 from nemo_gym.rollouts.data.prepare import check_script
 from nemo_gym.rollouts.run_config.schema import LoadedConfig, RunConfig, load_run_config, require_policy
 from nemo_runs.durations import parse_duration
+from nemo_runs.suggestions import suggestion
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.judges.models import JudgeModel
 
 SERVICE_KEY = "NEMO_GYM_POLICY_API_KEY"
 """The variable in which a job gives its driver the random key of its own service."""
@@ -71,7 +82,8 @@ def _load(
         preparing = reader.read(composition.merge(base, job.prepare), f"{where}.prepare")
         _check_same_data(preparing.config, loaded.config, where)
         prepare = {}
-    return BenchmarkRun(run=_plain(loaded.config), prepare=prepare, files=loaded.files)
+    run = _with_judges(loaded.config, resolved.config, f"{where}.run")
+    return BenchmarkRun(run=_plain(run), prepare=prepare, files=loaded.files)
 
 
 def _command(job: BenchmarkJob, reader: _Reader, where: str) -> BenchmarkRun:
@@ -102,6 +114,30 @@ class _Reader:
             user_env=False,
             where=where,
         )
+
+
+def served_name(service: VllmService | CommandService) -> str:
+    """The name under which a service's model is asked."""
+    if isinstance(service, CommandService):
+        return service.model_name
+    return service.served_model_name or service.model
+
+
+def _with_judges(run: RunConfig, config: SubmitConfig, where: str) -> RunConfig:
+    """The run with the names of models that its judges have as services of the job."""
+    judges = dict(run.judge_models)
+    for name, judge in judges.items():
+        if judge.service is None:
+            continue
+        service = config.services.get(judge.service)
+        if service is None:
+            known = ", ".join(config.services) or "none"
+            hint = suggestion(judge.service, config.services) or f"; there is {known}"
+            raise ConfigError(
+                f"{where}.judge_models.{name}.service: '{judge.service}' is not a service{hint}."
+            )
+        judges[name] = judge.model_copy(update={"model": judge.model or served_name(service)})
+    return run.model_copy(update={"judge_models": judges}) if judges else run
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
@@ -166,7 +202,12 @@ def _check_plugins(config: RunConfig, where: str) -> None:
     from nemo_gym.verifiers.registry import load_verifier
 
     load_agent(config.benchmark.agent, where=f"{where}.benchmark.agent")
-    load_verifier(config.benchmark.verifier, where=f"{where}.benchmark.verifier")
+    judges: dict[str, JudgeModel] = {}
+    if config.judge_models:  # the client of models takes long to import
+        from nemo_gym.rollouts.judges.configured import judges_of
+
+        judges = judges_of(config, None)
+    load_verifier(config.benchmark.verifier, judges, where=f"{where}.benchmark.verifier")
 
 
 def check_data(config: RunConfig, where: str) -> None:

@@ -19,7 +19,7 @@ from nemo_gym.orchestration.config.schema import (
     SubmitConfig,
     VllmService,
 )
-from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of
+from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of, served_name
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
     InstallPlan,
@@ -193,13 +193,6 @@ def _service(name: str, service: VllmService | CommandService) -> ServicePlan:
         pre_command=service.pre_command,
         container=_container(service.container, service.mounts),
     )
-
-
-def served_name(service: VllmService | CommandService) -> str:
-    """The name under which a service's model is asked."""
-    if isinstance(service, CommandService):
-        return service.model_name
-    return service.served_model_name or service.model
 
 
 def vllm_arguments(service: VllmService) -> list[str]:

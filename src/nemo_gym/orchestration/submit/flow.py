@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from nemo_gym import job_paths
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration.config import gym_install, rules
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs
-from nemo_gym.orchestration.plan.build import PlanContext, plan_submission, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
+from nemo_gym.orchestration.plan.build import PlanContext, plan_submission
 from nemo_gym.orchestration.submit import submitting_host
 from nemo_gym.orchestration.submit.destination import Destination, ThisMachine
 from nemo_runs.secret_refs import redact

@@ -10,8 +10,7 @@ from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, VllmService
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs
-from nemo_gym.orchestration.plan.build import served_name
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
 from nemo_gym.orchestration.submit import check
 from nemo_gym.orchestration.submit.destination import Destination
 from nemo_runs import findings

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from nemo_gym.rollouts.collect.drain import POLL_SECONDS, SERVER_STOPS, Drain, StopReason
 from nemo_gym.rollouts.collect.progress import Snapshot
+from nemo_gym.rollouts.judges.models import counting_judges
 from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.failures import RolloutFailure, checked_reward, describe, no_json
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, Answer
@@ -108,6 +109,8 @@ class RunTally:
     """What it said then."""
     refusals: Refusals = field(default_factory=Refusals)
     """Client errors, as long as no request has been answered."""
+    judge_failures: int = 0
+    """Gradings that failed since a judge model gave no answer."""
     reward_sum: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -146,7 +149,8 @@ class Collector:
         self._monotonic = monotonic
         self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
-        self._streak = self._refused = 0
+        self._streak = self._refused = self._judge_streak = 0
+        self._judge_away = False
         self._started = self._store_ticked = monotonic()
         self._stop_seen: float | None = None
         self._dropped = False
@@ -160,12 +164,14 @@ class Collector:
         """Main pass, then retry passes. Raises what the store raises; rollouts in flight are then dropped."""
         self._started = self._store_ticked = self._monotonic()
         again = await self._pass(chain(self._answered(), self._store.pending()))
+        again = again or self._judge_away  # it had the time of all other answers to come back
         while again and self._drain.reason is None:
             again = await self._pass(chain(self._answered(), self._store.retryable()))
         return self.tally
 
     def _answered(self) -> Iterator[_Work]:
-        """Stored answers, ready to be graded."""
+        """Stored answers, ready to be graded; the judge may be back."""
+        self._judge_away, self._judge_streak = False, 0
         for task_index, rollout_index, row in self._store.answered():
             answer = Answer.of_row(row)
             yield answer.to_task(task_index, rollout_index), answer, answer.to_episode()
@@ -239,11 +245,14 @@ class Collector:
 
     async def _grade(self, task: Task, answer: Answer, episode: Episode, *, kept: bool = True) -> None:
         """Grade one answer, ``kept`` or not; when that fails the answer is kept, to be graded again."""
+        if self._judge_away:
+            return  # the answer is stored, and graded once the judge is back
         started = time.perf_counter()
         try:
-            verdict = await self._verifier.verify(task, episode)
+            with counting_judges() as uses:
+                verdict = await self._verifier.verify(task, episode)
             reward = checked_reward(verdict.reward)
-            fields = answer.graded(verdict, reward)
+            fields = answer.graded(verdict, reward, {name: use.to_json() for name, use in uses.items()})
         except Exception as error:  # noqa: BLE001 - as above
             failure = describe(error, "verifier", self._verifier)
             spent = 1000 * (time.perf_counter() - started)
@@ -257,7 +266,7 @@ class Collector:
             if kept or await self._kept(task, answer, spent):
                 await self._failed(task, no_json("the grade", error), spent)
             return
-        self._streak = 0
+        self._streak = self._judge_streak = 0
         self._report_not_graded(fields.get(NOT_GRADED_FIELD))
         self._report_cut_in_thought(answer)
         self.tally.new += 1
@@ -284,6 +293,7 @@ class Collector:
     async def _failed(self, task: Task, failure: RolloutFailure, latency_ms: float) -> None:
         stopped = self._drain.reason not in {None, *SERVER_STOPS}
         ours = stopped or (self._own_service and failure.unreachable)
+        ours = ours or failure.of_judge
         ended_at = self._now()
         await self._disk_wait.stored(
             lambda: self._store.fail(
@@ -301,17 +311,31 @@ class Collector:
         )
         self.tally.failed += 1
         self._report_first(failure)
-        self.tally.endpoint_failures += failure.of_endpoint
+        self.tally.endpoint_failures += failure.of_endpoint or failure.of_judge
         if failure.http_status in REJECTED:
             self.tally.rejections += 1
             self.tally.rejection = failure.message
         self._watch_refusals(task, failure)
+        if failure.of_judge:
+            self._watch_judge()
+            return
         self._streak = self._streak + 1 if failure.of_endpoint else 0
         if self._streak >= self._breaker and self._drain.reason is None:
             self._drain.ask(StopReason.ENDPOINT, failure.failure_type)
             self._report(
                 f"{counted(self._streak, 'rollout')} in a row failed at the endpoint: no further "
                 "ones are started."
+            )
+
+    def _watch_judge(self) -> None:
+        """Stop grading, and go on asking, when the judge only fails: answers are stored first."""
+        self.tally.judge_failures += 1
+        self._judge_streak += 1
+        if self._judge_streak >= self._breaker and not self._judge_away:
+            self._judge_away = True
+            self._report(
+                f"{counted(self._judge_streak, 'grading')} in a row failed at the judge: answers are stored "
+                "without a grade from here on."
             )
 
     def _watch_refusals(self, task: Task, failure: RolloutFailure) -> None:

@@ -29,6 +29,12 @@ class Counts:
     """Those of them whose failure is final."""
     ungraded: int = 0
     """Without a result, but with a stored answer on which the verifier failed as often as one run allows."""
+    answered: int = 0
+    """Answers of the model in this run, graded or not."""
+    waiting: int = 0
+    """Stored answers that wait for their grade."""
+    judge_failures: int = 0
+    """Gradings of this run that failed since a judge model gave no answer."""
 
     @property
     def left(self) -> int:
@@ -91,7 +97,12 @@ def _incomplete(counts: Counts, stop: StopReason | None, have: str, max_attempts
         return CollectionEnd(errors.EXIT_EXHAUSTED, "exhausted", _exhausted(counts, have, max_attempts))
     why = _WHY.get(stop, f"{counts.left:,} failed")
     remedy = "--resume tries the others again"
-    if counts.new:
+    if counts.judge_failures and counts.waiting and stop not in _WHY:
+        why = "the judge kept failing"
+        stored = counted(counts.waiting, "answer is", "answers are")
+        have += f", {stored} stored and not graded"
+        remedy = "--resume grades them without asking the model again"
+    if counts.new or (counts.answered and counts.waiting):
         return CollectionEnd(errors.EXIT_INCOMPLETE, "incomplete", f"incomplete ({why}): {have}; {remedy}.")
     return CollectionEnd(
         errors.EXIT_ERROR, "failed", f"not one new result ({why}): {have}; {remedy} once the cause is gone."

@@ -13,13 +13,15 @@ from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.data.dataset import DatasetFacts, Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.data.prepare import data_path, ensure_data, with_definition
+from nemo_gym.rollouts.judges.configured import judges_of
+from nemo_gym.rollouts.judges.models import JudgeModel
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
+from nemo_gym.rollouts.policy.api_keys import resolved_key
 from nemo_gym.rollouts.policy.client import Endpoint
 from nemo_gym.rollouts.run_config.schema import RunConfig, require_policy
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, load_grader
 from nemo_gym.types import Agent, Verifier
 from nemo_runs.counts import counted
-from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
 
 _OTHER_FILES = 64
 _MOST_ROLLOUTS = 100_000_000
@@ -39,6 +41,7 @@ class Prepared:
     verifier: WholeAnswers
     dataset: DatasetFacts
     planned: Planned
+    judges: Mapping[str, JudgeModel]
 
     def rows(self) -> Iterator[bytes]:
         """The lines that `nemo_gym.rollouts.data.dataset.materialize` gives, those of many rows made
@@ -54,12 +57,12 @@ def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) ->
     base_url, model = require_policy(config)
     _allow_connections(config.num_samples_in_parallel)
     paths = RolloutPaths(_output(config))
-    endpoint = Endpoint(
-        base_url, model, config.policy_api, _api_key(config, environ), config.policy_system_role
-    )
+    key = resolved_key(config.policy_api_key, environ, where="policy_api_key")
+    endpoint = Endpoint(base_url, model, config.policy_api, key, config.policy_system_role)
     agent = load_agent(config.benchmark.agent)
     config = with_definition(config, report=report)
-    verifier = load_grader(config.benchmark, repeats=config.repeats)
+    judges = judges_of(config, environ)
+    verifier = load_grader(config.benchmark, repeats=config.repeats, judges=judges)
     planned = Planned()
     dataset = _dataset(config, paths, verifier, report, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
@@ -68,7 +71,7 @@ def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) ->
             f"{counted(config.repeats, 'time')} each, are more than the "
             f"{_MOST_ROLLOUTS:,} rollouts that one run may have."
         )
-    return Prepared(config, paths, endpoint, agent, verifier, dataset, planned)
+    return Prepared(config, paths, endpoint, agent, verifier, dataset, planned, judges)
 
 
 def _allow_connections(concurrency: int) -> None:
@@ -108,17 +111,6 @@ def _refuse_what_is_no_file(output: Path, where: str) -> None:
     for path in (output, paths.failures, paths.materialized_inputs, paths.manifest):
         if path.exists() and not path.is_file():
             raise ConfigError(f"{where}: {path} is there and no file; choose another --output.")
-
-
-def _api_key(config: RunConfig, environ: Mapping[str, str]) -> SecretText | None:
-    if config.policy_api_key == "dummy":
-        return None
-    where = "policy_api_key"
-    reference = parse_reference(config.policy_api_key, where=where)
-    key = resolve_host(reference, environ, where=where).reveal().strip()
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError(f"{where}: {reference.text} holds something that no HTTP header can carry.")
-    return SecretText(key) if key else None
 
 
 def _dataset(

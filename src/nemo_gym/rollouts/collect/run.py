@@ -22,6 +22,8 @@ from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end, stopped_before_start
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.judges.configured import prices_of
+from nemo_gym.rollouts.judges.models import opened_judges
 from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.index_reader import nothing_to_ask
 from nemo_gym.rollouts.output.store import OutputStore
@@ -151,7 +153,8 @@ class CollectorRun:
         if self._drain.poll():
             return None
         limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
-        async with open_session(prepared.endpoint, limits) as session:
+        judging = opened_judges(prepared.judges, self._retries, self._drain.pause)
+        async with open_session(prepared.endpoint, limits) as session, judging:
             policy = HttpPolicy(
                 session,
                 prepared.endpoint,
@@ -292,7 +295,7 @@ class CollectorRun:
         gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again
         try:
             await collector.collect()
-            counts = _counts(store)
+            counts = _counts(store, collector.tally)
             state = self._end(counts).state
         finally:
             gc.unfreeze()
@@ -332,11 +335,12 @@ class CollectorRun:
                 run=run,
                 verifier=prepared.verifier.inner,
                 group_by=config.benchmark.group_by or (),
+                prices=prices_of(config),
             )
         )
 
 
-def _counts(store: OutputStore) -> Counts:
+def _counts(store: OutputStore, tally: RunTally) -> Counts:
     return Counts(
         store.expected,
         store.recorded,
@@ -344,6 +348,9 @@ def _counts(store: OutputStore) -> Counts:
         store.exhausted,
         final=store.final,
         ungraded=store.ungradable,
+        answered=tally.answered,
+        waiting=store.ungraded,
+        judge_failures=tally.judge_failures,
     )
 
 

@@ -34,6 +34,8 @@ class RolloutFailure:
     """Whether no connection could be made at all."""
     refusal: ServerRefusal | None = None
     """The client error, where the server refused the request as such."""
+    of_judge: bool = False
+    """Whether a judge model gave no answer, as it would to others."""
     grading: bool = False
     """Whether there is an answer, and only its grading failed."""
 
@@ -91,6 +93,7 @@ def _describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
             http_status=error.http_status,
             response_body=error.body,
             of_endpoint=error.of_endpoint and stage == "agent",
+            of_judge=error.of_endpoint and stage == "verifier",
             unreachable=error.kind == "transport_unreachable" and stage == "agent",
             refusal=refusal_of(error) if stage == "agent" else None,
         )

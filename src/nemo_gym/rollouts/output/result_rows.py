@@ -39,6 +39,8 @@ NOT_GRADED_FIELD: Final = "_ng_not_graded"
 
 METRICS: Final = "_ng_metrics"
 """Field of a row with the verifier's metrics by name; absent where there are none."""
+JUDGES: Final = "_ng_judges"
+"""Field of a row with what its grading took of judge models, by name; absent where none was asked."""
 OURS: Final = frozenset({"response", "reward", "extracted_answer", "ng_perf"})
 """Names that the collector itself gives a meaning to."""
 _NOT_OF_TASK: Final = OURS | {"mask_sample"}
@@ -121,8 +123,8 @@ class Answer:
         """The row of an answer that waits for its grade."""
         return self._row({}) | {"response": self.response, "ng_perf": self.perf}
 
-    def graded(self, verdict: Verdict, reward: float | None) -> Row:
-        """The row of a result.
+    def graded(self, verdict: Verdict, reward: float | None, judges: Mapping[str, Row] | None = None) -> Row:
+        """The row of a result; ``judges`` is what the grading took of judge models.
 
         `RolloutFailedError` where the verifier's fields are not a mapping or a metric is not a number.
         """
@@ -135,6 +137,8 @@ class Answer:
             row[NOT_GRADED_FIELD] = fields[NOT_GRADED_FIELD]
         if metrics := checked_metrics(verdict.metrics):
             row[METRICS] = metrics  # before the reward, which readers find by its last occurrence
+        if judges:
+            row[JUDGES] = dict(judges)
         row["response"] = self.response
         row["reward"] = reward
         row["extracted_answer"] = verdict.extracted_answer

@@ -275,6 +275,7 @@ class OutputStore:
         index = self._index(task)
         attempt_index = self._attempt_index
         grading = bool(attempt_index.answered[index]) and not attempt_index.done[index]
+        uses_up_grading = grading and counted
         counted = counted and not grading
         fields: dict[str, Any] = {
             "_ng_failure_class": failure_class,
@@ -295,7 +296,7 @@ class OutputStore:
         attempt_index.add_failure(index, terminal=terminal, counted=counted)
         self.failed += 1
         if grading and was_open:
-            self._gradings[index] = self._gradings.get(index, 0) + 1
+            self._gradings[index] = self._gradings.get(index, 0) + uses_up_grading
             if terminal:
                 self._ungraded -= 1
                 del self._gradings[index]

@@ -40,8 +40,12 @@ SCORING_KEYS: Final = (
     "benchmark.graded_ends",
     "benchmark.lm_eval",  # but for what makes its questions, for which the digest of the data set stands
     "benchmark.verifier",
+    "judge_models",  # of each what `JUDGE_KEYS` names
 )
 """Keys that affect grades."""
+
+JUDGE_KEYS: Final = ("model", "api", "system_role", "params")
+"""What of a judge model affects grades; address, limits and prices do not."""
 
 NEITHER_KEYS: Final = (
     "allow_unsafe_resume",
@@ -143,6 +147,9 @@ def identity_of(
     if harness is not None:
         for key in (*_OF_QUESTIONS, "include_path"):
             scoring["benchmark"]["lm_eval"].pop(key)
+    judges = {name: _pick(judge, JUDGE_KEYS) for name, judge in scoring.pop("judge_models").items()}
+    if judges:
+        scoring["judge_models"] = judges
     return Identity(
         generation=_without_nulls(generation),
         scoring=_without_nulls(_with_digests(scoring)),

@@ -12,7 +12,7 @@ from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.harness import names as harness_names
 from nemo_gym.rollouts.run_config import catalog
-from nemo_gym.verifiers.source_files import python_verifiers, read_source
+from nemo_gym.verifiers.source_files import FILE_KEYS, python_verifiers, read_source, verifier_specs
 
 MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 """Environment variable: the default of ``max_rollout_attempts``."""
@@ -96,9 +96,10 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
             for key in _DATA_FILES:
                 _absolute(dataset, key, folder, cwd)
             _absolute_hub_folder(dataset.get("huggingface"), folder, cwd)
-    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
-        if "source" not in spec:
-            _absolute(spec, "path", folder, cwd)
+    for spec in verifier_specs(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
+        named = FILE_KEYS.get(str(spec.get("type")))
+        if named is not None and "source" not in spec:
+            _absolute(spec, named, folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
     harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
     if isinstance(harness, dict):

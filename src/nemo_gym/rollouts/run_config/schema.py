@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import errors
@@ -20,9 +18,17 @@ from nemo_gym.rollouts.policy.apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.run_config import catalog, foreign_names, includes
 from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig
+from nemo_gym.rollouts.run_config.judge_schema import JudgeModelConfig
 from nemo_gym.rollouts.run_config.prompt_schema import PromptConfig, Split
-from nemo_gym.rollouts.run_config.row_params import of_the_run_in_extra_body
-from nemo_gym.rollouts.run_config.values import Count, Index, Number, Seconds, Strict, base_address
+from nemo_gym.rollouts.run_config.sampling_schema import SamplingConfig
+from nemo_gym.rollouts.run_config.values import (
+    Count,
+    Index,
+    Seconds,
+    Strict,
+    api_key_reference,
+    base_address,
+)
 from nemo_gym.types import AnswerEnd
 
 
@@ -69,43 +75,6 @@ class BenchmarkConfig(Strict):
         return value or None
 
 
-class SamplingConfig(Strict):
-    """Sampling parameters, put over those of each row; null leaves the row's or the server's own."""
-
-    temperature: Annotated[Number, Field(ge=0)] | None = None
-    top_p: Annotated[Number, Field(gt=0, le=1)] | None = None
-    max_output_tokens: Count | None = None
-    seed: Index | None = None
-    stop: str | list[str] | None = None
-    frequency_penalty: Number | None = None
-    presence_penalty: Number | None = None
-    reasoning: dict[str, Any] | None = None
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Further parameters, passed on as they are."""
-
-    @field_validator("extra_body")
-    @classmethod
-    def _leaves_the_run_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if problem := of_the_run_in_extra_body(value):
-            raise ValueError(problem)
-        return value
-
-    @model_validator(mode="after")
-    def _can_be_sent(self) -> SamplingConfig:
-        try:
-            orjson.dumps(self.given())
-        except TypeError as error:
-            raise ValueError(f"holds what no request can ({str(error).rstrip('.')})") from error
-        return self
-
-    def given(self) -> dict[str, Any]:
-        """The parameters that are set."""
-        chosen = self.model_dump(exclude_none=True)
-        if not chosen["extra_body"]:
-            del chosen["extra_body"]
-        return chosen
-
-
 class RunConfig(Strict):
     """Everything about one `gym eval run`. Paths are absolute once loaded; times are seconds."""
 
@@ -123,6 +92,8 @@ class RunConfig(Strict):
     """How the server wants instructions (messages of the roles system and developer); null: as they are."""
     policy_tokenizer: Annotated[str, Field(min_length=1)] | None = None
     """The model's tokenizer, for benchmarks that ask for likelihoods: its name on the hub, or a folder."""
+    judge_models: dict[str, JudgeModelConfig] = Field(default_factory=dict)
+    """Further models by a name of your own; verifiers ask them."""
     policy_service_name: str | None = None
     """Set when the policy model is a service that this job started itself."""
     check_model: bool = True
@@ -170,9 +141,7 @@ class RunConfig(Strict):
     @field_validator("policy_api_key")
     @classmethod
     def _no_literal_key(cls, value: str) -> str:
-        if value != "dummy" and not re.fullmatch(r"host:[A-Za-z_][A-Za-z0-9_]*", value):
-            raise ValueError("write host:VAR, the name of an environment variable that holds the key")
-        return value
+        return api_key_reference(value)
 
     @field_validator("policy_base_url")
     @classmethod
@@ -206,6 +175,7 @@ _SAMPLING = replace(KnownKeys.of(SamplingConfig), aliases=foreign_names.SAMPLING
 RUN_KEYS = replace(
     KnownKeys.of(RunConfig)
     .with_keys(("responses_create_params",), _SAMPLING)
+    .with_keys(("judge_models", "*", "params"), _SAMPLING)
     .with_keys(("benchmark", "agent"), _TYPED)
     .with_keys(("benchmark", "verifier"), _TYPED)
     .with_keys(("prepare_script_args",), _ARGUMENTS),

@@ -29,6 +29,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+def api_key_reference(value: str) -> str:
+    """``dummy`` or ``host:VAR``; raises ``ValueError`` with a phrase for anything else."""
+    if value != "dummy" and not re.fullmatch(r"host:[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("write host:VAR, the name of an environment variable that holds the key")
+    return value
+
+
 def is_address(url: str) -> bool:
     """Whether host and port can be made out."""
     try:

@@ -12,6 +12,7 @@ import orjson
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.policy.reasoning import MORE_TOKENS
+from nemo_gym.rollouts.run_config.judge_schema import TokenPrices
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores import metrics, verifier_metrics
 from nemo_gym.rollouts.scores.columns import Columns
@@ -32,14 +33,15 @@ def aggregate(
     run: Mapping[str, Any] | None = None,
     verifier: Verifier | None = None,
     group_by: Sequence[str] = (),
+    prices: Mapping[str, TokenPrices] | None = None,
 ) -> Summary:
     """Measure everything in ``paths.output`` and write the aggregate metrics and the coverage beside it.
 
     ``run`` is what the summary says about the run: ``benchmark``, ``agent``, ``model``, ``run_id``,
     ``resumed``, ``new`` (counts of rollouts), ``seconds``; all optional. ``verifier`` declares what its
     metrics mean, and may make further ones of many rollouts. ``group_by`` names fields of the rows whose
-    values get scores of their own. Rows that are damaged, doubled
-    or not expected are counted in the coverage and left out. Both files are replaced as a whole.
+    values get scores of their own; ``prices`` are those of judge models by name. Rows that are damaged,
+    doubled or not expected are counted in the coverage and left out. Both files are replaced as a whole.
     """
     run = dict(run or {})
     columns = cols.read_columns(paths, num_tasks=num_tasks, num_repeats=num_repeats)
@@ -69,6 +71,7 @@ def aggregate(
         notes=(*_notes(columns), *of_verifier.notes, *about_groups),
         metrics=of_verifier.found,
         groups=tuple(grouped),
+        judges=_judges(columns, prices or {}),
     )
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
     files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")
@@ -148,6 +151,17 @@ def _tokens(columns: Columns, perf: Mapping[str, float]) -> dict[str, float]:
     if columns.thoughts["answers"]:
         found["reasoning_answers"] = columns.thoughts["answers"]
         found |= {name: columns.thoughts[name] for name in cols.THOUGHTS}
+    return found
+
+
+def _judges(columns: Columns, prices: Mapping[str, TokenPrices]) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, use in columns.judges.items():
+        found[name] = dict(use)
+        if name in prices:
+            price = prices[name]
+            spent = use["prompt_tokens"] * price.input + use["completion_tokens"] * price.output
+            found[name]["cost"] = spent / 1_000_000
     return found
 
 

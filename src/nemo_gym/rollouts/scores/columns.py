@@ -15,7 +15,7 @@ import orjson
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, rows
-from nemo_gym.rollouts.output.result_rows import METRICS, NOT_GRADED_FIELD
+from nemo_gym.rollouts.output.result_rows import JUDGES, METRICS, NOT_GRADED_FIELD
 from nemo_gym.types import answer_end, is_cut_in_thought, is_truncated, token_count
 from nemo_runs.durable import files
 
@@ -32,6 +32,8 @@ USAGE = ("input_tokens", "output_tokens", "total_tokens")
 PERF = ("prompt_tokens", "completion_tokens", "num_turns", "num_tool_calls", "total_latency_ms")
 THOUGHTS = ("reasoning_tokens", "reasoning_chars")
 """Of ``ng_perf`` too, but only where a model thought."""
+JUDGE_USE = ("requests", "prompt_tokens", "completion_tokens", "latency_ms")
+"""What a row says about each judge model that graded it."""
 MAX_METRICS = 64
 """Metrics of a verifier that are summarised; further ones are only named."""
 MAX_EXTRA_FIELDS = 16
@@ -71,6 +73,8 @@ class Columns:
     """Measured rollouts whose answer stopped at the token limit before anything but thoughts was said."""
     thoughts: dict[str, int] = field(default_factory=lambda: {"answers": 0, **dict.fromkeys(THOUGHTS, 0)})
     """Answers with thoughts, and how much of them there is in all."""
+    judges: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What grading took of each judge model in all: ``requests``, tokens and ``latency_ms``."""
     rows: int = 0
     damaged: int = 0
     duplicates: int = 0
@@ -180,6 +184,8 @@ def _take_row(columns: Columns, line: bytes, identity: tuple[int, int] | None) -
         columns.thoughts["answers"] += 1
         for name in THOUGHTS:
             columns.thoughts[name] += token_count(perf.get(name))
+    if JUDGES in row:
+        _take_judges(columns, row[JUDGES])
     if METRICS in row:
         _take_metrics(columns, row[METRICS], at)
     for name, value in row.items():
@@ -250,6 +256,14 @@ def _take_metrics(columns: Columns, metrics: Any, at: int) -> None:
             column = columns.metrics[name] = array("d", [math.nan]) * columns.expected
         if type(value) in _NUMBERS:
             column[at] = value
+
+
+def _take_judges(columns: Columns, judges: Any) -> None:
+    for name, use in judges.items() if isinstance(judges, dict) else ():
+        total = columns.judges.setdefault(name, dict.fromkeys(JUDGE_USE, 0.0))
+        for key in JUDGE_USE:
+            value = use.get(key) if isinstance(use, dict) else None
+            total[key] += float(value) if isinstance(value, int | float) else 0.0
 
 
 def _take_failure(columns: Columns, line: bytes, identity: tuple[int, int] | None) -> None:

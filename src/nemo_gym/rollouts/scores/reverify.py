@@ -1,6 +1,8 @@
-"""Grading stored answers again, after a verifier changed: no model is asked anything.
+"""Grading stored answers again, after a verifier changed: the model that answered is not asked.
 
 The rows hold everything that grading needs (task and answer), so neither data set nor endpoint is touched.
+Judge models are asked where the verifier has them; what they said is kept, so that a grading that was ended
+goes on.
 Answers that have no grade yet, because grading them failed, get theirs. The new rows are written whole before
 anything is replaced; replaced rows stay beside as ``<name>.superseded-reverify``.
 """
@@ -12,26 +14,30 @@ import contextlib
 import itertools
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nemo_gym
-from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
+from nemo_gym.errors import ConfigError, DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.judges.configured import judges_of, prices_of
+from nemo_gym.rollouts.judges.models import JudgeModel, opened_judges
 from nemo_gym.rollouts.output import lock, manifest, rows
-from nemo_gym.rollouts.output.failures import checked_reward, describe
 from nemo_gym.rollouts.output.result_rows import METRICS
 from nemo_gym.rollouts.output.stored_answers import Stored, StoredAnswers
-from nemo_gym.rollouts.run_config.identity import differences, identity_of
+from nemo_gym.rollouts.policy.notices import Retries
+from nemo_gym.rollouts.run_config.identity import differences, digest, identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_gym.rollouts.scores import aggregate
+from nemo_gym.rollouts.scores.grading_pass import GradingJournal, grade_all
 from nemo_gym.rollouts.scores.summary import Summary
 from nemo_gym.rollouts.scores.whole_answers import load_grader
-from nemo_gym.types import RolloutFailedError, Row, Verifier
+from nemo_gym.types import Row, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers
 from nemo_runs.clock import SecondsClock, SystemClock, utc_text
+from nemo_runs.counts import counted
 from nemo_runs.durable import disk
 
 _UNFINISHED = {"unfinished": "gym eval reverify"}
@@ -96,6 +102,8 @@ def reverify(
     config: RunConfig,
     *,
     output: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    report: Callable[[str], None] = lambda _: None,
     clock: SecondsClock | None = None,
 ) -> Reverified:
     """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
@@ -111,18 +119,21 @@ def reverify(
     if not paths.output.is_file():  # opening a pipe would wait for ever
         raise DataError(f"{paths.output}: there is no such file, or it is not a regular file.")
     scoring = _scoring(known, config)
-    verifier = load_grader(config.benchmark, repeats=known.num_repeats)
+    judges = judges_of(config, environ)
+    verifier = load_grader(config.benchmark, repeats=known.num_repeats, judges=judges)
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
-    target = paths if output is None else _new_output(paths, output)
+    target = paths if output is None else _new_output(paths, output, scoring)
     with contextlib.closing(verifier), _owned(paths):
         pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})
         answers = StoredAnswers(paths, known.num_repeats)
-        grades, superseded = _replace_rows(paths, target, _graded(answers, verifier), pending)
+        judging = _Judging(judges, GradingJournal(_journal(target, scoring)), report) if judges else None
+        grades, superseded = _replace_rows(paths, target, _rows(answers, verifier, judging), pending)
         link = _link(clock or SystemClock(), grades, known.scoring)
         changed = replace(known, scoring=scoring, links=[*known.links, link])
         changed.save(target.manifest)
+        _journal(target, scoring).unlink(missing_ok=True)
         run = _run(changed, config)
         summary = aggregate.aggregate(
             target,
@@ -131,6 +142,7 @@ def reverify(
             run=run,
             verifier=verifier.inner,
             group_by=config.benchmark.group_by or (),
+            prices=prices_of(config),
         )
     return Reverified(target.output, superseded, grades, summary)
 
@@ -178,35 +190,57 @@ def _replace_rows(
     return grades, superseded
 
 
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """What a pass with judge models needs besides."""
+
+    judges: Mapping[str, JudgeModel]
+    journal: GradingJournal
+    report: Callable[[str], None]
+
+
+async def _rows(
+    answers: StoredAnswers, verifier: Verifier, judging: _Judging | None
+) -> AsyncIterator[tuple[Stored, Row]]:
+    """Every answer with its graded row; judges are connected meanwhile, and what they said is kept."""
+    if judging is None:
+        async for graded in grade_all(answers, verifier):
+            yield graded
+        return
+    retries = Retries(judging.report)
+    parallel = max(judge.parallel for judge in judging.judges.values())
+    async with opened_judges(judging.judges, retries, _wait):
+        with judging.journal as journal:
+            if journal.kept:
+                some = counted(journal.kept, "grade is", "grades are")
+                judging.report(f"{some} kept from a grading that was ended: they are not asked for again.")
+            try:
+                async for graded in grade_all(answers, verifier, parallel=parallel, journal=journal):
+                    yield graded
+            except DataError as error:
+                some = counted(journal.kept, "grade is", "grades are")
+                message = f"{error} {some} kept; the same command goes on from there."
+                raise DataError(message) from error
+    if sentence := retries.sentence():
+        judging.report(sentence)
+
+
+async def _wait(seconds: float) -> bool:
+    await asyncio.sleep(seconds)
+    return False
+
+
+def _journal(target: RolloutPaths, scoring: Mapping[str, Any]) -> Path:
+    """Where grades are kept until all are there; another judge or prompt has another file."""
+    return target.output.with_name(f"{target.output.name}.grading-{digest(scoring)[:12]}")
+
+
 async def _write(
     graded: AsyncIterator[tuple[Stored, Row]], grades: Grades, write: Callable[[bytes], object]
 ) -> None:
     async for stored, row in graded:
         grades.take(stored.row, row, graded=stored.graded)
         write(rows.encode_row(*stored.identity, row) + b"\n")
-
-
-async def _graded(answers: StoredAnswers, verifier: Verifier) -> AsyncIterator[tuple[Stored, Row]]:
-    for stored in answers.read():
-        answer = stored.answer
-        try:
-            task = answer.to_task(*stored.identity)
-            _check(verifier, task.row)
-            verdict = await verifier.verify(task, answer.to_episode())
-            yield stored, answer.graded(verdict, checked_reward(verdict.reward))
-        except (GymError, RolloutFailedError) as error:
-            raise DataError(f"{stored.where}: {error}") from error
-        except Exception as error:  # foreign code: a verifier may raise anything
-            failure = describe(error, "verifier", verifier)
-            raise DataError(
-                f"{stored.where}: the verifier failed: {failure.failure_type}: {failure.message}"
-            ) from error
-
-
-def _check(verifier: Verifier, row: Row) -> None:
-    """Ask what a run asks before its first request: other options may need other fields."""
-    if problem := verifier.check_row(row):
-        raise DataError(f"the verifier cannot grade this row: {problem.rstrip('.')}.")
 
 
 @contextlib.contextmanager
@@ -219,9 +253,11 @@ def _owned(paths: RolloutPaths) -> Iterator[None]:
         claim.release()
 
 
-def _new_output(paths: RolloutPaths, output: Path) -> RolloutPaths:
+def _new_output(paths: RolloutPaths, output: Path, scoring: Mapping[str, Any]) -> RolloutPaths:
     """Another output that is complete by itself: with the same inputs and failures beside it."""
     target = RolloutPaths(output)
+    if _journal(target, scoring).exists() and not target.output.exists():
+        return target  # its grading was begun
     for path in (target.output, target.manifest, target.materialized_inputs, target.failures, target.answers):
         if path.exists():
             raise ConfigError(

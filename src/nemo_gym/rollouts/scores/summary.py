@@ -111,6 +111,9 @@ class Summary:
     """The verifier's metrics by name."""
     groups: tuple[GroupScore, ...] = ()
     """Scores of groups of tasks, for the benchmark's ``group_by``."""
+    judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What grading took of each judge model: ``requests``, ``prompt_tokens``, ``completion_tokens``,
+    ``latency_ms`` in all, and ``cost`` where prices are known. No part of ``tokens``."""
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""
@@ -124,6 +127,7 @@ class Summary:
             "metrics": {name: metric.to_json() for name, metric in self.metrics.items()},
             "groups": [group.to_json() for group in self.groups],
             "tokens": dict(self.tokens),
+            "judges": {name: dict(use) for name, use in self.judges.items()},
             "latency_ms": dict(self.latency_ms),
             "run": dict(self.run),
             "notes": list(self.notes),
@@ -160,6 +164,7 @@ class Summary:
         found += [("group", words) for words in group_lines(self.groups)]
         found += [("measured", self.coverage.counted)]
         found += [(name, words) for name, words in self._counts() if words]
+        found += [("judge", _judge(name, use)) for name, use in self.judges.items()]
         found += [("note", note) for note in self.notes]
         return found
 
@@ -239,6 +244,12 @@ class Summary:
         return ", ".join(parts)
 
 
+def _judge(name: str, use: Mapping[str, float]) -> str:
+    words = f"{name}: {counted(round(use['requests']), 'request')}, {use['prompt_tokens']:,.0f} tokens in, "
+    words += f"{use['completion_tokens']:,.0f} out"
+    return words if "cost" not in use else f"{words}, cost {use['cost']:.4g}"
+
+
 def load_summary(paths: RolloutPaths) -> Summary | None:
     """The stored summary of an output, ``None`` where none was written yet. Unknown keys are ignored.
 
@@ -259,6 +270,7 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
             score=None if score is None else Interval(**_known(Interval, score)),
             **{key: found[key] for key in ("key_metrics", "tokens", "latency_ms", "run")},
             notes=tuple(found["notes"]),
+            judges=found.get("judges", {}),
             metrics={
                 name: MeasuredMetric(**_known(MeasuredMetric, metric))
                 for name, metric in found.get("metrics", {}).items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD
 from nemo_gym.rollouts.policy.reasoning import with_thoughts, without_thoughts
-from nemo_gym.types import Episode, Row, Task, Verdict, Verifier
+from nemo_gym.types import Episode, Policy, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import (
     declared_metrics,
     grades_at_once,
@@ -80,12 +80,14 @@ def text_answer(text: str, *, cut: bool) -> Row:
     }
 
 
-def load_grader(benchmark: BenchmarkConfig, *, repeats: int) -> WholeAnswers:
+def load_grader(
+    benchmark: BenchmarkConfig, *, repeats: int, judges: Mapping[str, Policy] | None = None
+) -> WholeAnswers:
     """The verifier of a benchmark, for answers that ended well and others that the benchmark wants graded.
 
     Raises `nemo_gym.errors.ConfigError`, naming the dotted path.
     """
-    verifier = load_verifier(benchmark.verifier)
+    verifier = load_verifier(benchmark.verifier, judges)
     if benchmark.lm_eval is not None:
         cast("HarnessVerifier", verifier).bind(benchmark.lm_eval, repeats=repeats)
     return WholeAnswers(verifier, benchmark.graded_ends or (), reasoning=bool(benchmark.grade_reasoning))

@@ -11,8 +11,8 @@ from tests.nemo_gym.orchestration.submit_files import VLLM, write
 from nemo_gym.composition import load_yaml
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import resolve, to_yaml
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs
-from nemo_gym.orchestration.plan.build import PlanContext, plan_submission, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
+from nemo_gym.orchestration.plan.build import PlanContext, plan_submission
 from nemo_gym.orchestration.plan.values import InstallPlan, JobPlan, Submission
 from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_runs.secret_refs import Reference, SecretReferenceError, SecretText

@@ -214,7 +214,7 @@ def test_a_rollout_that_always_fails_is_given_up_at_the_cap():
         (ValueError("no such option"), "verifier_error"),
         (Verdict(float("nan")), "verifier_error"),
         (Verdict(1.5), "verifier_error"),
-        (Verdict(None), "verifier_error"),
+        (Verdict("good"), "verifier_error"),
         (DOWN, "judge_failed"),
         (RolloutFailedError("judge_invalid", "no grade"), "judge_invalid"),
         (Verdict(1.0, fields={"odd": object()}), "persistence_failed"),
@@ -599,3 +599,36 @@ def test_an_answer_that_no_row_can_hold_is_one_failure_also_where_its_grade_take
     store = Unstorable(1, max_attempts=1)
     collect(store, AtOnce())
     assert [failure["failure_class"] for _, failure in store.failures] == ["persistence_failed"]
+
+
+class Judged(Scripted):
+    """Its judge is away for the first gradings, as many as ``away`` says."""
+
+    def __init__(self, away):
+        super().__init__()
+        self.away, self.gradings = away, 0
+
+    async def verify(self, task, episode):
+        self.gradings += 1
+        if self.gradings <= self.away:
+            raise DOWN
+        return Verdict(1.0)
+
+
+def test_a_judge_that_is_away_costs_no_answer_and_no_attempt():
+    store, said = MemoryStore(200), []
+    store.first_the_answer = True
+    judged = Judged(away=10**6)
+    tally, drain = collect(store, judged, concurrency=4, said=said)
+    assert (tally.answered, tally.new, len(store.answers)) == (200, 0, 200)
+    assert judged.gradings < 60, "grading stops, asking goes on"
+    assert drain.reason is None
+    assert not any(failure["counted"] for _, failure in store.failures)
+    assert any("failed at the judge: answers are stored without a grade" in line for line in said)
+
+
+def test_a_judge_that_comes_back_grades_what_is_stored():
+    store = MemoryStore(60)
+    store.first_the_answer = True
+    tally, _ = collect(store, Judged(away=20), concurrency=4)
+    assert (tally.answered, tally.new) == (60, 60)
