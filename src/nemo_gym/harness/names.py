@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nemo_gym.errors import ConfigError
+
 if TYPE_CHECKING:
     from nemo_gym.harness.process import Worker
 
@@ -66,6 +68,22 @@ def listed(include_path: Sequence[Path], *, report: Callable[[str], None]) -> li
         HarnessTask(PREFIX + name, row["kind"], row["output_type"], row["data"], row["path"])
         for name, row in sorted(rows.items())
     ]
+
+
+def check(task: str, include_path: Sequence[Path]) -> None:
+    """Raise `ConfigError` for a name that lm-eval does not have, where its names were read here before.
+
+    Names of one's own folders are only known to the process that has lm-eval.
+    """
+    from nemo_gym.harness import environment
+    from nemo_runs.suggestions import suggestion
+
+    path = environment.index_file()
+    if include_path or not path.is_file():
+        return
+    known = [row["name"] for row in json.loads(path.read_text("utf-8"))]
+    if task not in known:
+        raise ConfigError(f"there is no {PREFIX}{task}{suggestion(task, known)}.")
 
 
 def shipped_index(worker: Worker, report: Callable[[str], None]) -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, ClassVar, TypeGuard
 
@@ -32,6 +34,8 @@ FIELD = "lm_eval"
 """Of a row: the task, the number of the document, and its digest."""
 VALUES = "lm_eval_values"
 """Of a result: values of metrics that are something else than numbers."""
+_MOMENT = 0.01
+"""Seconds in which grades are gathered."""
 _TOGETHER = 256
 """Answers that are handed over in one line."""
 
@@ -58,6 +62,7 @@ class HarnessVerifier:
         self._ready = threading.Event()
         self._problem: GymError | None = None
         self._lock = threading.Lock()
+        self._requests: list[tuple[dict[str, Any], asyncio.Future[Any]]] = []
 
     def bind(self, task: HarnessOptions | None, *, repeats: int) -> None:
         """Say what is graded: the benchmark's own section, and how often each document is asked."""
@@ -76,7 +81,7 @@ class HarnessVerifier:
         fields = {key: where[key] for key in ("task", "doc_id", "doc_hash")}
         try:
             worker = self._started() if self._ready.is_set() else await asyncio.to_thread(self._started)
-            found = await asyncio.wrap_future(worker.send("grade", answer=_said(episode), **fields))
+            found = await self._graded(worker, {"answer": _said(episode), **fields})
         except HarnessError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
         metrics = found["metrics"]
@@ -91,6 +96,32 @@ class HarnessVerifier:
             fields={VALUES: {name: value for name, value in metrics.items() if not _is_number(value)}},
             metrics={name: value for name, value in metrics.items() if _is_number(value)},
         )
+
+    async def _graded(self, worker: Worker, request: dict[str, Any]) -> Any:
+        """One grade; requests that come within a moment are handed over together."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._requests.append((request, future))
+        if len(self._requests) == 1:
+            loop.call_later(_MOMENT, self._hand_over, worker, loop)
+        found = await future
+        if "problem" in found:
+            raise HarnessError(found["problem"])
+        return found
+
+    def _hand_over(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
+        batch, self._requests = self._requests, []
+
+        def arrived(sent: Future[Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
+                loop.call_soon_threadsafe(_deliver, batch, sent)
+
+        try:
+            worker.send("grade", rows=[request for request, _ in batch]).add_done_callback(arrived)
+        except HarnessError as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            _deliver(batch, failed)
 
     def aggregate(self, rollouts: Iterable[GradedRollout]) -> dict[str, Estimate]:
         """What lm-eval reports: values and standard errors by ``metric,filter``, after the task's name where
@@ -139,6 +170,18 @@ class HarnessVerifier:
             raise HarnessError(str(self._problem).rstrip("."))
         assert self._worker is not None
         return self._worker
+
+
+def _deliver(batch: list[tuple[Any, asyncio.Future[Any]]], sent: Future[Any]) -> None:
+    """Give each who waits its own part of the answer."""
+    error = sent.exception()
+    for number, (_, future) in enumerate(batch):
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(sent.result()[number])
 
 
 def chosen(metrics: Mapping[str, Any], wanted: str | None) -> str | None:

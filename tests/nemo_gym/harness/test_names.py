@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym.composition import Override, parse_overrides
 from nemo_gym.errors import ConfigError
-from nemo_gym.harness import names
+from nemo_gym.harness import environment, names
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 
 
@@ -73,6 +73,20 @@ def test_the_verifier_without_a_task_is_refused(tmp_path: Path) -> None:
 def test_an_option_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="num_fewshot"):
         loaded(tmp_path, "benchmark.lm_eval.num_fewshots=3", benchmark="lm_eval/gsm8k")
+
+
+def test_a_submission_refuses_a_name_that_lm_eval_does_not_have_where_its_names_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    names.check("gsm9k", [])  # not known here yet
+    index = environment.index_file()
+    index.parent.mkdir(parents=True)
+    index.write_text('[{"name": "gsm8k"}, {"name": "mmlu"}]')
+    names.check("gsm8k", [])
+    names.check("mine", [tmp_path])
+    with pytest.raises(ConfigError, match=r"there is no lm_eval/gsm9k \(did you mean 'gsm8k'\?\)"):
+        names.check("gsm9k", [])
 
 
 def test_a_configuration_names_the_benchmark_as_it_was_asked_for() -> None:

@@ -58,24 +58,26 @@ def metrics(done: subprocess.CompletedProcess[str]) -> Any:
     }
 
 
+@pytest.mark.parametrize(("task", "all_requests"), [("votes", 48), ("choices", 96)])
 def test_a_run_that_was_killed_and_resumed_has_the_scores_of_one_that_was_not(
-    folder: Path, environ: dict[str, str], tmp_path: Path
+    task: str, all_requests: int, folder: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
+    more = (f"policy_tokenizer={tokenizer(tmp_path)}",)
     with AnsweringServer() as server:
-        whole = metrics(run(command("votes", folder, server, tmp_path / "whole.jsonl"), environ))
+        whole = metrics(run(command(task, folder, server, tmp_path / "whole.jsonl", *more), environ))
     cut = tmp_path / "cut.jsonl"
-    with AnsweringServer(seconds=0.3, enough=20) as server:
-        argv = command("votes", folder, server, cut, "--concurrency", "2")
+    with AnsweringServer(seconds=0.3, enough=40) as server:
+        argv = command(task, folder, server, cut, "--concurrency", "2", *more)
         with subprocess.Popen(
             argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as killed:
             assert server.enough.wait(120)
             killed.send_signal(signal.SIGKILL)
     with AnsweringServer() as server:
-        resumed = run([*command("votes", folder, server, cut), "--resume"], environ)
+        resumed = run([*command(task, folder, server, cut, *more), "--resume"], environ)
         assert metrics(resumed) == whole
-        assert server.requests < 48
-    assert json.loads(resumed.stdout)["run"]["resumed"] >= 10
+        assert server.requests < all_requests
+    assert json.loads(resumed.stdout)["run"]["resumed"] >= 2
 
 
 def test_a_task_that_changed_refuses_to_resume_and_is_graded_again_if_its_questions_are_the_same(
@@ -177,3 +179,16 @@ def test_likelihoods_without_a_tokenizer_are_refused_with_the_key_to_set(
         assert server.requests == 0
     assert refused.returncode == 1
     assert "set policy_tokenizer to" in refused.stderr
+
+
+def test_the_preview_shows_token_ids_as_they_will_be_sent(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    argv = [
+        *(str(GYM), "eval", "preview", "--benchmark", "lm_eval/choices", "--json", "-n", "1"),
+        f"benchmark.lm_eval.include_path=[{folder}]",
+        f"policy_tokenizer={tokenizer(tmp_path)}",
+    ]
+    shown = run(argv, environ)
+    assert shown.returncode == 0, shown.stderr
+    assert '"echo": true' in shown.stdout

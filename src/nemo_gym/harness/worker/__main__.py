@@ -70,11 +70,20 @@ class OpenTask:
                 count += 1
         return {"rows": count, "repeats": building.repeats_of(tasks), "versions": self._versions(tasks)}
 
-    def grade(self, task: str, doc_id: int, doc_hash: str, answer: grading.Said) -> dict[str, Any]:
-        """Grade one answer."""
-        grader = self._grader(task)
-        grader.check(doc_id, doc_hash)
-        return grader.grade(doc_id, answer)
+    def grade(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Grade answers: for each its grade, or under ``problem`` why there is none."""
+        return [self._grade(**row) for row in rows]
+
+    def _grade(self, task: str, doc_id: int, doc_hash: str, answer: grading.Said) -> dict[str, Any]:
+        try:
+            grader = self._grader(task)
+            grader.check(doc_id, doc_hash)
+            return grader.grade(doc_id, answer)
+        except CannotRunError as error:
+            return {"problem": str(error)}
+        except Exception as error:  # noqa: BLE001 - tasks are code of others
+            traceback.print_exc()
+            return {"problem": definitions.said(error)}
 
     def answers(self, rows: list[tuple[str, int, int, grading.Said]]) -> None:
         """Take answers that will be added up."""

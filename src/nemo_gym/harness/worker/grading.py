@@ -31,7 +31,7 @@ class TaskGrader:
     def document(self, doc_id: int) -> Any:
         """A document by its number."""
         if self._documents is None:
-            self._documents = self.task.eval_docs
+            self._documents = list(self.task.eval_docs)
         return self._documents[doc_id]
 
     def check(self, doc_id: int, digest: str) -> None:

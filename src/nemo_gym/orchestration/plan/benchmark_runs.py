@@ -217,7 +217,13 @@ def check_data(config: RunConfig, where: str) -> None:
             raise ConfigError(f"{where}.input_jsonl_fpath: there is no file {config.input_jsonl_fpath}.")
         return
     if config.benchmark.lm_eval is not None:
-        return  # made by lm-eval, on the machine of the job
+        from nemo_gym.harness import names
+
+        try:  # the rows are made by lm-eval, on the machine of the job
+            names.check(config.benchmark.lm_eval.task, config.benchmark.lm_eval.include_path)
+        except ConfigError as error:
+            raise ConfigError(f"{where}.benchmark.lm_eval.task: {error}") from None
+        return
     dataset = config.benchmark.datasets.get(config.split)
     if dataset is None:
         splits = ", ".join(config.benchmark.datasets) or "none"
