@@ -104,7 +104,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
     if holds_rows(path) and path.is_file():
         raise ConfigError(
             f"{path}: this is a file of rows, and a configuration is needed here; rows are given with "
-            "--input (input_jsonl_fpath), beside --benchmark NAME."
+            "--input (input_jsonl_fpath), beside --benchmark NAME or --verifier TYPE."
         )
     try:
         text = path.read_bytes().decode("utf-8-sig")

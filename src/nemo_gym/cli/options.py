@@ -73,7 +73,7 @@ def _checked(ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...
 _GIVEN_WITH = (
     ((".yaml", ".yml"), "a configuration file", "--config"),
     ((".jsonl",), "a file of results", "--rollouts"),
-    ((".jsonl",), "a file of rows", "--input"),
+    ((".jsonl", ".csv", ".tsv", ".parquet", ".gz", ".zst"), "a file of rows", "--input"),
     (("",), "a benchmark", "--benchmark"),
 )
 """Ends of words, what such a word names, and the option that it belongs to."""

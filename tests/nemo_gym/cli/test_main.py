@@ -42,6 +42,7 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
             "eval submit submit.yaml -c x",
             "; a configuration file is given with --config submit.yaml. See 'gym",
         ),
+        ("eval run my.csv", "; a file of rows is given with --input my.csv. See 'gym eval run"),
         ("eval run my.jsonl", "; a file of rows is given with --input my.jsonl. See 'gym eval run"),
         ("eval run arithmetic", "; a benchmark is given with --benchmark arithmetic. See 'gym eval run"),
         ("eval reverify my.jsonl", "; a file of results is given with --rollouts my.jsonl. See 'gym"),

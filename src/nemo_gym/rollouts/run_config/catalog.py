@@ -85,8 +85,8 @@ def _refuse_a_path(name: str, path: Path) -> None:
     """Say what becomes of a file or a folder that is given in place of a benchmark's name."""
     if holds_rows(path) and path.is_file():
         raise errors.ConfigError(
-            f"--benchmark: {name} is a file of rows; give them with --input {name}, beside the name of a "
-            "benchmark that says how they are asked and graded (`gym list benchmarks`)."
+            f"--benchmark: {name} is a file of rows; give them with --input {name}, beside --verifier TYPE "
+            "or the name of a benchmark that says how they are asked and graded (`gym list benchmarks`)."
         )
     config = path / "config.yaml" if path.is_dir() else path
     if config.is_file():
