@@ -40,8 +40,8 @@ def test_every_target_is_there(target: str) -> None:
 ANSWERS = [line.strip("|").rsplit("|", 1) for line in APPENDIX.splitlines() if line.startswith("| ")][2:]
 
 
-def test_thirty_questions_are_answered() -> None:
-    assert len(ANSWERS) == 30
+def test_questions_are_answered() -> None:
+    assert len(ANSWERS) >= 30
     assert all(question.strip().endswith("?") for question, _ in ANSWERS)
 
 

@@ -29,6 +29,10 @@ PHRASES = {
     ),
     r"\bthere (?:is|are|was|were) not\b|\bthat there (?:is|are) not\b": "does not exist, or lacks",
     r"\bone an? (?:job|benchmark|file|line|task|rollout|row|step|second)\b": "one per",
+    r"\b(?:an?|one) (?!without\b|which\b|that\b)[a-z]+ a (?:job|benchmark|door|request|line)\b": (
+        "per, for each"
+    ),
+    r"^So (?:often|long)\b|^At most so long": "how often, how long, for how many seconds",
     r"\banew\b": "again",
     r"\bwhoever\b": "the caller, everybody who, the process that",
     r"\b(?:is|are|was|were|be|been) told\b": "is reported, is asked, gets",

@@ -54,7 +54,7 @@ class RolloutPaths:
 
     @property
     def aggregate_metrics(self) -> Path:
-        """Metrics over all rows of the output: a JSON list with one entry a benchmark."""
+        """Metrics over all rows of the output: a JSON list with one entry per benchmark."""
         return self._beside("_aggregate_metrics.json")
 
     @property
@@ -437,7 +437,7 @@ def prepared_data(benchmark: str) -> Path:
 
 
 def local_jobs() -> Path:
-    """The folder in which job ids of the `local` executor are claimed, one folder a job."""
+    """The folder in which job ids of the `local` executor are claimed, one folder per job."""
     return homes.base("XDG_STATE_HOME", ".local/state", os.environ) / "nemo-gym" / "local-jobs"
 
 

@@ -186,16 +186,16 @@ class IsolationSettings(SettingsSection):
 
 
 class ContinuationSettings(SettingsSection):
-    """How steps go on that have lost their place; the lifecycle of a step may set the first two."""
+    """How steps resume that have lost their allocation; the lifecycle of a step may set the first two."""
 
     max_continuations: Annotated[int, Field(ge=0, le=1_000_000)] = 100
-    """So often a step goes on in an attempt."""
+    """How often a step may resume from a checkpoint in one attempt."""
     max_walltime_seconds: Period | None = None
-    """So long the allocations of a step may take together before no other follows; unset = no limit."""
+    """How long the allocations of a step may take together before no other follows; unset = no limit."""
     first_wait_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
-    """Before the next allocation, after two in a row without a new checkpoint; then twice as long each."""
+    """Seconds until the next allocation, after two in a row without a new checkpoint; then twice as long."""
     longest_wait_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 600.0
-    """At most so long."""
+    """The longest of these waits, in seconds."""
 
 
 class JobsSettings(SettingsSection):
@@ -211,7 +211,7 @@ class JobsSettings(SettingsSection):
     cancel_deadline_seconds: Period = 60
     """How long a cancelled step may take to end before it is killed with everything it started."""
     max_interruptions_without_progress: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    """So often in a row a step goes on after a place that it had for long enough without a new checkpoint."""
+    """How often in a row a step resumes after an allocation that was long enough, and made no checkpoint."""
     continuation: ContinuationSettings = ContinuationSettings()
     executors: tuple[ExecutorProfile, ...] = ()
     """Further execution profiles: `provider`, `profile`, `backend`, `config`."""

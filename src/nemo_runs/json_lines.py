@@ -1,4 +1,4 @@
-"""Files of JSON Lines that people bring: one object a line, read alike wherever rows are read.
+"""Files of JSON Lines that people bring: one object per line, read alike wherever rows are read.
 
 A number or a text is the same to the last digit in an evaluation and in a training, or it is refused.
 A file of another kind is refused in words that say which kind it is.

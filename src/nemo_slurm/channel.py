@@ -26,7 +26,7 @@ class FileQuery(Protocol):
         ...
 
     def run(self, script: str, *, timeout: float) -> Ran:
-        """Run a script."""
+        """Run a script, for ``timeout`` seconds at most; raises `NotReachableError`."""
         ...
 
 
@@ -44,7 +44,7 @@ class Channel(FileQuery, Protocol):
     def finish(
         self, process: subprocess.Popen[bytes], feed: Callable[[IO[bytes]], None], mark: str, timeout: float
     ) -> tuple[int, bytes, str]:
-        """Feed a started program and unwrap what it printed."""
+        """Feed a started program and unwrap what it printed within ``timeout`` seconds."""
         ...
 
     def explain(self, status: int, text: str) -> SlurmError:

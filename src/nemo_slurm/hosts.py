@@ -193,7 +193,7 @@ class BashHost(ABC):
     def finish(
         self, process: subprocess.Popen[bytes], feed: Callable[[IO[bytes]], None], mark: str, timeout: float
     ) -> tuple[int, bytes, str]:
-        """Let ``feed`` write all that the program reads, then unwrap what it printed."""
+        """Let ``feed`` write what the program reads, then unwrap what it printed; ``timeout`` in seconds."""
         stdin, process.stdin = process.stdin, None
         feeder = threading.Thread(target=_feed, args=(stdin, feed), daemon=True)
         feeder.start()

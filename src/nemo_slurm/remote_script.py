@@ -35,7 +35,7 @@ def script_text(package: str, name: str) -> str:
 
 
 def quoted_header(**values: Value) -> str:
-    """One assignment a line."""
+    """One assignment per line."""
     return "".join(f"{name}={_quoted(name, value)}\n" for name, value in values.items())
 
 

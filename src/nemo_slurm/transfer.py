@@ -45,13 +45,16 @@ def everything(path: str) -> bool:
     return True
 
 
-def nothing(files: Sequence[Remote]) -> None:
+def nothing(files: Sequence[RemoteFile]) -> None:
     """What is going to be copied matters to nobody."""
     del files
 
 
 def copy_in(host: Channel, local: Path, remote: str) -> None:
-    """See `nemo_slurm.hosts.Host.copy_in`."""
+    """See `nemo_slurm.hosts.Host.copy_in`.
+
+    Raises `PathExistsError`, `CommandFailedError` for a failed copy, and `NotReachableError`.
+    """
     parent = posixpath.dirname(remote)
     script = remote_script("nemo_slurm", "copy_in", path=remote, folder=parent, content=_CONTENT)
     mark = new_mark()
@@ -70,7 +73,7 @@ def copy_in(host: Channel, local: Path, remote: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteFile:
     """One file as the host describes it."""
 
     path: str
@@ -99,12 +102,15 @@ class Remote:
         return path.with_name(f".{path.name}.part-{identity[:10]}")
 
 
-Expect = Callable[[Sequence[Remote]], None]
+Expect = Callable[[Sequence[RemoteFile]], None]
 """Gets the files that are going to be copied."""
 
 
-def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:
-    """All plain files below a folder, links left out but for those to folders among ``through``."""
+def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> list[RemoteFile]:
+    """All plain files below a folder, links left out but for those to folders among ``through``.
+
+    Raises `NoSuchPathError` for a folder that is missing, `CommandFailedError` and `NotReachableError`.
+    """
     script = remote_script("nemo_slurm", "list_files", folder=folder, through=through)
     done = host.run(script, timeout=_SLOW)
     if done.status == 44:
@@ -116,7 +122,7 @@ def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> lis
         size, modified, inode, path = row.split(" ", 3)
         whole, _, fraction = modified.partition(".")
         nanoseconds = int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0"))
-        found.append(Remote(path.removeprefix("./"), int(size), nanoseconds, int(inode)))
+        found.append(RemoteFile(path.removeprefix("./"), int(size), nanoseconds, int(inode)))
     return sorted(found, key=lambda file: file.path)
 
 
@@ -141,7 +147,7 @@ def _begun(part: Path) -> int:
         return 0
 
 
-def _stream(host: Channel, folder: str, local: Path, files: Sequence[tuple[Remote, int]]) -> None:
+def _stream(host: Channel, folder: str, local: Path, files: Sequence[tuple[RemoteFile, int]]) -> None:
     mark = new_mark()
     script = remote_script(
         "nemo_slurm",
@@ -178,9 +184,9 @@ def _stream(host: Channel, folder: str, local: Path, files: Sequence[tuple[Remot
 
 
 def _receive(
-    source: _Source, mark: str, local: Path, files: Sequence[tuple[Remote, int]], host: Channel
+    source: _Source, mark: str, local: Path, files: Sequence[tuple[RemoteFile, int]], host: Channel
 ) -> None:
-    finished: tuple[Remote, Path] | None = None
+    finished: tuple[RemoteFile, Path] | None = None
     for file, offset in files:
         head = source.exactly(len(f"{mark} file\n"))
         _check(head == f"{mark} file\n".encode(), finished, file, host)
@@ -199,7 +205,9 @@ def _receive(
         _publish(*finished)
 
 
-def _check(ok: bool, finished: tuple[Remote, Path] | None, file: Remote | None, host: Channel) -> None:
+def _check(
+    ok: bool, finished: tuple[RemoteFile, Path] | None, file: RemoteFile | None, host: Channel
+) -> None:
     """A file that was cut while it was read leaves the stream out of step: what was read of it is dropped."""
     if ok:
         return
@@ -209,7 +217,7 @@ def _check(ok: bool, finished: tuple[Remote, Path] | None, file: Remote | None, 
     raise ChangedError(f"{name} on {host.label} changed or vanished while it was copied; copy again")
 
 
-def _publish(file: Remote, target: Path) -> None:
+def _publish(file: RemoteFile, target: Path) -> None:
     part = file.part(target)
     os.utime(part, ns=(file.modified, file.modified))
     part.replace(target)

@@ -1,10 +1,12 @@
 """Settings: file, variables and overrides, and a sentence for everything that is wrong."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.source_tree import nodes, parsed
 
 from nemo_helix_server import settings
 from nemo_helix_server.errors import ServerError
@@ -101,16 +103,24 @@ def test_the_page_of_settings_is_what_the_settings_are():
     assert done.returncode == 0, "run `make reference`"
 
 
-def test_every_setting_is_explained():
-    def fields(section):
-        for name, field in section.model_fields.items():
-            kind = field.annotation
-            if isinstance(kind, type) and issubclass(kind, settings.SettingsSection):
-                yield from fields(kind)
-            else:
-                yield name, field.description
+def fields(section):
+    for name, field in section.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, settings.SettingsSection):
+            yield from fields(kind)
+        else:
+            yield name, field.description
 
+
+def test_every_setting_is_explained():
     assert [name for name, description in fields(settings.Settings) if not description] == []
+
+
+def test_every_setting_is_read_or_says_that_it_is_not():
+    sources = Path(settings.__file__).parent.rglob("*.py")
+    read = {node.attr for path in sources for node in nodes(parsed(path), ast.Attribute)}
+    unread = [key for key, text in fields(settings.Settings) if key not in read and "compatib" not in text]
+    assert unread == []
 
 
 def test_a_variable_that_looks_like_a_number_is_text_where_text_is_wanted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import subprocess
 from pathlib import Path
@@ -60,6 +61,13 @@ def test_a_reason_says_what_it_means_whose_turn_it_is_and_what_helps(text: str) 
     assert reason.meaning
     assert (reason.turn.value, reason.command("7")) == SAID[text]
     assert reason.text == f"{text.strip('()')}: {reason.meaning}"
+
+
+def test_no_row_of_the_table_is_hidden_by_one_before_it() -> None:
+    data = pkgutil.get_data("nemo_slurm", "reasons.tsv") or b""
+    rows = [line.split("\t") for line in data.decode().splitlines() if line and not line.startswith("#")]
+    found = [read_reason(name.replace("*", "Any")) for name, *_ in rows]
+    assert [[one.turn.value, one.meaning, one.help] for one in found] == [row[1:] for row in rows]
 
 
 @pytest.mark.parametrize("text", ["", "ShinyNewReason", "PriorityX", "waits for a free slot"])

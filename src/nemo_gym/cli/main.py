@@ -34,7 +34,7 @@ _JOB = {
     "logs": Lazy("nemo_gym.cli.job.logs:logs", "A log over all jobs of a benchmark; -f follows it."),
     "cancel": Lazy("nemo_gym.cli.job.cancel:cancel", "End a benchmark, or all of a submission, for good."),
     "resubmit": Lazy("nemo_gym.cli.job.resubmit:resubmit", "Queue a benchmark again in place."),
-    "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row a benchmark."),
+    "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row per benchmark."),
     "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
     "export": Lazy("nemo_gym.cli.job.export:export", "Write results in another program's format."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),

@@ -12,7 +12,7 @@ from nemo_gym.errors import UsageError
 @click.command()
 @click.argument("services", nargs=-1, metavar="NAME=PORT…")
 def port(services: tuple[str, ...]) -> int:
-    """Print a port a line for each NAME=PORT, in order: PORT itself when it is free, for 0 a free one."""
+    """Print a port for each NAME=PORT, in order, one per line: PORT when it is free, for 0 a free one."""
     from nemo_gym.services import ports
 
     asked = dict(_name_and_port(text) for text in services)

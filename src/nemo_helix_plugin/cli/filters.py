@@ -118,7 +118,10 @@ def check_status(value: str) -> None:
 
 
 def combined(text: str | None, pairs: Pairs) -> str | dict[str, Any] | None:
-    """``--filter`` and dotted filters together; a dotted one wins over the same field of a JSON filter."""
+    """``--filter`` and dotted filters together; a dotted one wins over the same field of a JSON filter.
+
+    Raises `click.UsageError` for text that begins like JSON and is not.
+    """
     dotted = tree(pairs)
     if text is None:
         return dotted or None

@@ -139,7 +139,7 @@ class BaseClient(ABC, Generic[Http, Transport]):
         workspace: str | None = _KEEP,
         auth: Auth = _KEEP,
     ) -> Self:
-        """A client over the same connection, with some options changed."""
+        """A client over the same connection, with some options changed; ``timeout`` in seconds."""
         given = {"timeout": timeout, "retry": retry, "workspace": workspace, "auth": auth}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not _KEEP}
         return self._derived(replace(self._options, **changes))

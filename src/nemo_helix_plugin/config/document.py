@@ -81,14 +81,14 @@ class Document:
         return self._text(entry, key, f"{key} of {entry.get('name', 'an entry')}")
 
     def flag(self, entry: Mapping[str, Any], key: str) -> bool | None:
-        """A value that must be true or false, or not there."""
+        """A value that must be true or false, or missing; raises `ContextFileError`."""
         value = entry.get(key)
         if value is None or isinstance(value, bool):
             return value
         raise ContextFileError(f"{self.path}: {key} must be true or false, not {value!r}")
 
     def preferences(self, context: Mapping[str, Any]) -> Entry:
-        """How output looks in a context."""
+        """How output looks in a context; raises `ContextFileError` where that is not a mapping."""
         value = context.get("preferences")
         if value is None or isinstance(value, dict):
             return value or {}

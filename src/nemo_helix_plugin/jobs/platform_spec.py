@@ -151,9 +151,9 @@ class StepLifecycle(models.RequestModel):
     pause_deadline_seconds: Seconds = 0
     """0: the step cannot be paused."""
     max_continuations: Annotated[int, Field(ge=0)] | None = None
-    """So often it goes on after losing its place; unset: the service's setting."""
+    """How often it resumes after losing its allocation; unset: the service's setting."""
     max_walltime_seconds: Seconds | None = None
-    """So long it may run in all before it does not go on; unset: the service's setting."""
+    """For how many seconds it may run in all before it does not resume; unset: the service's setting."""
 
 
 class HelixJobStepSpec(models.RequestModel):

@@ -112,7 +112,7 @@ class AllocationLine(models.ResponseModel):
     end: str | None = None
     """``completed``, ``failed``, ``interrupted``, ``paused`` or ``cancelled``; null before its end."""
     unannounced: bool = False
-    """Whether its place was taken away without a notice."""
+    """Whether its allocation was taken away without a notice."""
     recorded: bool = True
     """Whether it left a record; else its times are those at which the service saw its status change."""
 

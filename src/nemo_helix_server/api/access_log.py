@@ -1,4 +1,4 @@
-"""One line of log a request: method, path, status, duration. Never a header, never the value of a query."""
+"""A line for each request: method, path, status, duration. Never a header, never the value of a query."""
 
 from __future__ import annotations
 

@@ -139,7 +139,10 @@ class Broadcaster:
     async def watch(
         self, wants: Callable[[StreamEvent], bool], after: int | None, heartbeat: float = 15.0
     ) -> AsyncIterator[StreamEvent | None]:
-        """Events that ``wants`` accepts, from ``after`` (default: from now) on; `None` is a sign of life."""
+        """Events that ``wants`` accepts, from ``after`` (default: from now) on.
+
+        `None` is a sign of life, given after ``heartbeat`` seconds without an event.
+        """
         newest = await self.newest()
         if not self._watchers:
             self._position = newest

@@ -27,9 +27,9 @@ class ContinuationBudget:
     """What may be spent on going on after lost places."""
 
     continuations: int = 100
-    """So often it goes on in all."""
+    """How often it resumes in all."""
     seconds: float | None = None
-    """So long in all; `None` = as long as it takes."""
+    """For how many seconds in all; `None` = as long as it takes."""
     without_checkpoint: int = 1
     """So many in a row that were long enough for a checkpoint and brought none."""
     first_wait: float = 10.0
@@ -46,7 +46,7 @@ class AllocationHistory:
     interrupted: int = 0
     """So many of them lost their place."""
     seconds: float = 0.0
-    """So long they ran, together."""
+    """For how many seconds they ran, together."""
     without_checkpoint: int = 0
     """The last so many were long enough for a checkpoint and brought none."""
     idle: int = 0

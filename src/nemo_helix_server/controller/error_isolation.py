@@ -69,5 +69,5 @@ class ErrorIsolation:
             self._retries.pop(about, None)
 
     def sentences(self) -> Sequence[str]:
-        """What is wrong at the moment, a sentence a job."""
+        """What is wrong at the moment, a sentence per job."""
         return list({**self._last, **self._now}.values())

@@ -208,7 +208,7 @@ class BackgroundLane:
         self.look_soon()
 
     def close(self, timeout: float) -> bool:
-        """Wait so many seconds for what is under way; whether no look goes on any more."""
+        """Wait so many seconds for what is under way; whether no look is under way any more."""
         deadline = time.monotonic() + timeout
         self.stop_work()
         self._requests.close(timeout)
@@ -232,7 +232,7 @@ class BackgroundLane:
                 self._woken()
 
     def look_soon(self) -> None:
-        """Look as soon as the look that goes on is over; returns at once."""
+        """Look as soon as the look that is under way is over; returns at once."""
         with contextlib.suppress(OSError):
             os.eventfd_write(self._due, 1)
 

@@ -41,7 +41,7 @@ from nemo_runs.findings import Finding
 
 _LOG = logging.getLogger(__name__)
 _CLOSE_SECONDS = 10.0
-"""So long executors may take together to close, before they are left to themselves."""
+"""For how many seconds executors may close, together, before they are left to themselves."""
 
 Answer = TypeVar("Answer")
 

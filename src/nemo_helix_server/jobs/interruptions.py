@@ -12,7 +12,7 @@ from typing import Any, Literal
 from nemo_trainer.contract import PRESUMED_BETWEEN_INTERRUPTIONS
 
 DAYS = 90
-"""So many days back allocations count: a place changes."""
+"""How many days back allocations count: a cluster changes."""
 ENOUGH = 3
 """From so many interruptions on, or so many times the presumed time without, what was seen decides."""
 
@@ -25,9 +25,9 @@ class SeenInterruptions:
 
     allocations: int = 0
     interruptions: int = 0
-    """So many of them lost their place without notice."""
+    """How many of them ended without notice."""
     seconds: float = 0.0
-    """So long they ran, together."""
+    """For how many seconds they ran, together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,7 @@ class Pump(threading.Thread):
         self._log.close()
 
     def finish(self, timeout: float) -> None:
-        """The command and all it started have ended: read what is left, for so many seconds at most."""
+        """The command and all it started have ended: read what is left, for ``timeout`` seconds at most."""
         self._give_up_at = time.monotonic() + timeout
         self._finishing.set()
         if self.ident is None:

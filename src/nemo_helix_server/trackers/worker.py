@@ -1,4 +1,4 @@
-"""One thread a door: it asks that door's publisher about one job after the other.
+"""A thread for each door: it asks that door's publisher about one job after the other.
 
 A tracker that hangs holds up its own lane, and nothing else.
 """

@@ -52,7 +52,7 @@ class CommandWatch:
             self.signals.wait(max(0.0, min(self._pauses(duties, now))))
 
     def stop(self, now: float, grace: float) -> None:
-        """Send SIGTERM to the command alone, once; its tree has the shortest grace of all calls."""
+        """Send SIGTERM to the command alone, once; its tree has the least ``grace`` (s) of all calls."""
         if self._kill_at is None:
             self.command.terminate()
         self.kill_by(now + grace)

@@ -134,7 +134,7 @@ class Command:
         return True
 
     def end_tree(self, *, grace: float, marker: tuple[str, str]) -> None:
-        """End the command and whatever it started, see `nemo_runs.processes.trees.end_tree`."""
+        """End the command and all it started: `nemo_runs.processes.trees.end_tree`; ``grace`` in seconds."""
         trees.end_tree(self.identity, grace=grace, marker=marker, adopted=self._adopted)
 
     def reap(self) -> Ended:

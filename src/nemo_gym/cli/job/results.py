@@ -1,4 +1,4 @@
-"""`gym job results`: the scores of submissions, one row a benchmark, or all of them as a matrix."""
+"""`gym job results`: the scores of submissions, one row per benchmark, or all of them as a matrix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FACT = "`model`, `id`, `age`, `submitted`, `cluster`, `labels`, `label.NAME`, or a setting of the run"
 
 
-@click.command(short_help="Scores of submissions, one row a benchmark.")
+@click.command(short_help="Scores of submissions, one row per benchmark.")
 @click.argument("ids", nargs=-1, shell_complete=completing.run_ids)
 @labels_option("Submissions with this label; can be repeated.")
 @click.option("--matrix", is_flag=True, help="A row for each model, a column for each benchmark.")

@@ -32,7 +32,7 @@ class LocalExecutor:
         self._grace = grace
 
     def submit(self, submission: Submission) -> list[Queued]:
-        """Start a supervisor a job, one after the other, so that their numbers are in order."""
+        """Start a supervisor for each job, one after the other, so that their numbers are in order."""
         from nemo_gym.orchestration.executors import local_jobs
 
         return [

@@ -42,7 +42,7 @@ class SlurmExecutor:
         self._identities = Identities(cluster.host)
 
     def submit(self, submission: Submission) -> list[Queued]:
-        """Queue one job a benchmark; beyond ``max_parallel`` each waits for the end of one before it.
+        """Queue a job for each benchmark; beyond ``max_parallel`` each waits for the end of one before it.
 
         Each job is found again by its token after a lost reply, so that one benchmark never has two. A
         scheduler that did not answer once is asked for no further benchmark.
@@ -98,7 +98,10 @@ class SlurmExecutor:
         return found
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Ask jobs to end, waiting ones first; never one that does not carry its chain's token."""
+        """Ask jobs to end, waiting ones first; never one that does not carry its chain's token.
+
+        Raises `NotOursError` for jobs that are left alone, and `GymError` when the cluster cannot be asked.
+        """
         named = list(self._identities.of(jobs, self._names).values())
         if not named:
             return

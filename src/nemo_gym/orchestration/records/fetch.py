@@ -23,7 +23,7 @@ from nemo_runs.durable import disk
 from nemo_slurm.errors import ChangedError, CommandFailedError, NoSuchPathError
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header, remote_script
-from nemo_slurm.transfer import Remote, Wanted, everything, listing
+from nemo_slurm.transfer import RemoteFile, Wanted, everything, listing
 
 _JOB: Final = JobPaths(Path())
 _CAPTURES: Final = frozenset({MODEL_CALLS, _JOB.otel.name, _JOB.sealed.name, OLD_SHELL, "__pycache__"})
@@ -148,7 +148,7 @@ def _is_same(host: Host, run_dir: str, folder: Path) -> bool:
     return theirs.split() == [str(mine.st_ino), str(mine.st_size), str(int(mine.st_mtime))]
 
 
-def _listing(host: Host, folder: str, through: Sequence[str]) -> dict[str, Remote]:
+def _listing(host: Host, folder: str, through: Sequence[str]) -> dict[str, RemoteFile]:
     try:
         found = listing(host, folder, through=through)
     except NoSuchPathError:
@@ -163,7 +163,7 @@ def _copy(
     host: Host,
     source: str,
     folder: Path,
-    remote: Mapping[str, Remote],
+    remote: Mapping[str, RemoteFile],
     through: Sequence[str],
     ledger: Ledger,
 ) -> list[str]:
@@ -182,7 +182,9 @@ def _copy(
     return sorted(path for path in remote if mark_of(folder / path) not in (None, before[path]))
 
 
-def _compare(host: Host, source: str, folder: Path, remote: dict[str, Remote], ledger: Ledger) -> list[str]:
+def _compare(
+    host: Host, source: str, folder: Path, remote: dict[str, RemoteFile], ledger: Ledger
+) -> list[str]:
     """The files that are here already and still have to be proven; refuses to go on over a foreign one.
 
     A foreign file is one that no ledger records and that is not the beginning of its original.
@@ -207,7 +209,7 @@ def _prove(
     host: Host,
     source: str,
     folder: Path,
-    doubtful: Sequence[Remote],
+    doubtful: Sequence[RemoteFile],
     ledger: Ledger,
     through: Sequence[str],
 ) -> list[str]:

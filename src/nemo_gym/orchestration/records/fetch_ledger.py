@@ -11,7 +11,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs.durable import files
-from nemo_slurm.transfer import Remote
+from nemo_slurm.transfer import RemoteFile
 
 SCHEMA_VERSION: Final = 1
 
@@ -52,7 +52,7 @@ class Ledger:
         """Whether its digest was compared."""
         return self.is_recorded(path, local) and self._entries[path].get("sha256") is not None
 
-    def expect(self, remote: Iterable[Remote]) -> None:
+    def expect(self, remote: Iterable[RemoteFile]) -> None:
         """Note what is going to be copied, before it is: after a crash the new files are known as ours."""
         for file in remote:
             entry = self._entries.setdefault(file.path, {"marks": [], "sha256": None})
@@ -73,7 +73,7 @@ class Ledger:
 
 
 def mark_of(local: Path) -> list[int] | None:
-    """As `nemo_slurm.transfer.Remote.mark`; `None` for a file that is not there."""
+    """As `nemo_slurm.transfer.RemoteFile.mark`; `None` for a file that is not there."""
     try:
         found = local.stat()
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from nemo_gym.orchestration.submit.cancel import is_left
 from nemo_runs.clock import SecondsClock, SystemClock, moment
 from nemo_slurm.errors import NoSuchPathError, SlurmError
 from nemo_slurm.hosts import Host
-from nemo_slurm.transfer import Remote, listing
+from nemo_slurm.transfer import RemoteFile, listing
 
 SCHEMA_VERSION = 1
 
@@ -100,7 +100,9 @@ def _candidate(record: SubmissionRecord, known: Sequence[Evidence], hosts: Hosts
     )
 
 
-def _refusal(record: SubmissionRecord, known: Sequence[Evidence], there: Mapping[str, Remote] | None) -> str:
+def _refusal(
+    record: SubmissionRecord, known: Sequence[Evidence], there: Mapping[str, RemoteFile] | None
+) -> str:
     for evidence in known:
         if evidence.unread:
             return f"{evidence.where} gives no answer, so nobody knows whether it has ended"
@@ -122,7 +124,7 @@ def _refusal(record: SubmissionRecord, known: Sequence[Evidence], there: Mapping
     return ""
 
 
-def _files(record: SubmissionRecord, host: Host) -> dict[str, Remote] | None:
+def _files(record: SubmissionRecord, host: Host) -> dict[str, RemoteFile] | None:
     """The files of the run directory, or of what an earlier removal left; ``None``: neither is there."""
     for folder in (record.run_dir, doomed_name(record)):
         try:
@@ -132,7 +134,7 @@ def _files(record: SubmissionRecord, host: Host) -> dict[str, Remote] | None:
     return None
 
 
-def _unfetched(record: SubmissionRecord, there: Mapping[str, Remote]) -> list[str] | None:
+def _unfetched(record: SubmissionRecord, there: Mapping[str, RemoteFile]) -> list[str] | None:
     """What no fetched copy has as it is there; ``None`` when there is no copy. The best copy counts."""
     wanted = [file for path, file in there.items() if fetch.is_wanted(path, logs=False)]
     missing = [_missing(record, folder, wanted) for folder in index.fetched_copies(record.gym_job_id)]
@@ -140,7 +142,7 @@ def _unfetched(record: SubmissionRecord, there: Mapping[str, Remote]) -> list[st
     return min(found, key=len) if found else None
 
 
-def _missing(record: SubmissionRecord, folder: Path, wanted: Sequence[Remote]) -> list[str] | None:
+def _missing(record: SubmissionRecord, folder: Path, wanted: Sequence[RemoteFile]) -> list[str] | None:
     try:
         if index.read_record(RunPaths(folder).record).gym_job_id != record.gym_job_id:
             return None

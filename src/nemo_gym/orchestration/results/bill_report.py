@@ -26,7 +26,7 @@ _HOUR = 3_600_000
 
 
 def bills_of(location: SubmissionLocation) -> list[Bill]:
-    """One bill a benchmark of a submission, those that never started left out."""
+    """One bill per benchmark of a submission, those that never started left out."""
     found = [bill_inputs.bill_of(location, entry.benchmark) for entry in location.record.benchmarks]
     return [each for each in found if each.links]
 

@@ -64,7 +64,7 @@ class BenchmarkResult:
 
 
 def results(record: SubmissionRecord, *, report: Reporter) -> list[BenchmarkResult]:
-    """One result a benchmark, in the record's order; only files in its folder are read.
+    """One result per benchmark, in the record's order; only files in its folder are read.
 
     What cannot be read is passed to ``report`` and shows as ``no results``.
     """

@@ -1,7 +1,7 @@
 """Following jobs to their end: what the executor sees and what the collectors say of their progress.
 
-On a terminal one line a job is redrawn in place; anywhere else a line is printed when a job's state changes,
-and otherwise rarely. Following changes nothing: who stops following leaves the jobs as they are.
+On a terminal one line per job is redrawn in place; anywhere else a line is printed when a job's state
+changes, and otherwise rarely. Following changes nothing: who stops following leaves the jobs as they are.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Lines:
 
 
 class _Redrawn:
-    """For a terminal: one line a job, redrawn in place."""
+    """For a terminal: one line per job, redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -22,7 +22,7 @@ _FINISHED = 0o444
 
 
 def stage(submission: Submission, *, into: Path | None = None) -> None:
-    """Write the run directory of a submission with one folder a benchmark.
+    """Write the run directory of a submission with one folder per benchmark.
 
     With ``into`` it is written there, for a machine on which it will have its own name. Folders are 0755,
     files 0644, those that are sealed 0444, and ``job.sh`` is 0600. Raises `FileExistsError` when the run

@@ -80,7 +80,11 @@ class PolicyError(Exception):
 
     @property
     def failure_class(self) -> str:
-        """The class for the failures file: did the server answer, or was there no reply from it?"""
+        """The class for the failures file.
+
+        ``agent_request_failed``: no reply, or one that says to ask later (429, and what a gateway says in
+        the place of the server: 502, 503, 504, …). ``agent_run_error``: the server's own answer.
+        """
         if self.http_status is None or self.http_status in _GATEWAY or self.kind == "agent_request_failed":
             return "agent_request_failed"
         return "agent_run_error"
@@ -123,7 +127,7 @@ def _kind_of(status: int) -> Kind:
 
 
 def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError:
-    """The error for an exception of the HTTP client; most specific first."""
+    """The error for an exception of the HTTP client; most specific first. ``timeout`` in seconds."""
     if isinstance(error, TimeoutError):
         return PolicyError("transport_timeout", f"{where} gave no answer within {timeout:g} s.")
     if isinstance(error, OSError) and error.errno in _OUT_OF_FILES:

@@ -107,7 +107,7 @@ class ClusterConnection:
             return self._code
 
     def ask(self, request: Mapping[str, Any], *, timeout: float = 120) -> dict[str, Any]:
-        """Have one request answered on the cluster's host.
+        """Have one request answered on the cluster's host, within ``timeout`` seconds.
 
         Setup lines are run where the interpreter is not found, or does not run, without them. Sources that
         have gone there, since sites purge files, are brought again.
