@@ -166,8 +166,8 @@ TABLE: tuple[StateEdge, ...] = (
         E.INTERRUPTED,
         S.RESUMING,
         A.CONTROLLER,
-        "its allocation was taken away (the machine restarted, or a scheduler ended it), or a withdrawn pause "
-        "was acted upon: it starts again from its checkpoint",
+        "its allocation was taken away (the machine restarted, or a scheduler ended it), or a withdrawn "
+        "pause was acted upon: it starts again from its checkpoint",
     ),
     *_rows(
         [S.PAUSING],
@@ -225,8 +225,8 @@ TABLE: tuple[StateEdge, ...] = (
         E.CHECKPOINT_VERIFIED,
         S.PAUSED,
         A.CONTROLLER,
-        "the workload exited with status 75 and its checkpoint verifies; or its allocation was lost (a restart "
-        "of the machine, a time limit, a signal from outside) and an earlier checkpoint verifies",
+        "the workload exited with status 75 and its checkpoint verifies; or its allocation was lost (a "
+        "restart of the machine, a time limit, a signal from outside) and an earlier checkpoint verifies",
     ),
     *_rows([S.PAUSED], E.RESUME_REQUESTED, S.RESUMING, A.USER, "the step is to start again"),
     *_rows(WAITING, E.CANCEL_REQUESTED, S.CANCELLED, A.USER, "nothing runs, so nothing has to stop"),
