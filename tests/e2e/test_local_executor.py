@@ -13,6 +13,7 @@ import sys
 import termios
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -540,6 +541,21 @@ def test_the_real_collector_measures_the_service_of_its_job(workplace, tmp_path)
     rows = [json.loads(line) for line in JobPaths(job.job_dir).rollouts.output.read_text().splitlines()]
     assert sorted(row["_ng_task_index"] for row in rows) == list(range(6))
     assert {row["reward"] for row in rows} == {1.0}
+
+
+def test_a_service_of_the_job_judges_with_the_key_of_the_job(workplace, tmp_path):
+    plan = real(workplace, tmp_path, 4)
+    judging = {"type": "judge", "prompt": "{answer}", "pattern": "([0-9]+)", "low": 0, "high": 24}
+    run = {**plan.run, "benchmark": {**plan.run["benchmark"], "verifier": judging}}
+    run["judge_models"] = {"judge": {"service": "grader", "model": "big"}}
+    services = [*plan.services, service("grader", "key", model="big")]
+    [job] = workplace.submit(replace(plan, run=run, services=services))
+    seen = workplace.wait(job)
+    log = JobPaths(job.job_dir).log("driver", job.job_id)
+    assert seen.state is JobState.SUCCEEDED, log.read_text()
+    rows = [json.loads(line) for line in JobPaths(job.job_dir).rollouts.output.read_text().splitlines()]
+    assert [row["reward"] for row in rows] == [0.5] * 4
+    assert {row["_ng_judges"]["judge"]["requests"] for row in rows} == {1}
 
 
 def test_a_service_that_dies_under_the_real_collector_costs_no_attempt_and_no_result(workplace, tmp_path):

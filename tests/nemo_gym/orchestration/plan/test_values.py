@@ -316,3 +316,23 @@ def test_otel_is_off_unless_given_and_its_token_is_in_no_plan(tmp_path: Path):
     assert GYM_JOB_ID in marks
     assert "ada" in marks
     assert "canary-7" not in repr(dataclasses.asdict(job)) + marks
+
+
+def test_a_judge_that_is_a_service_of_the_job_gets_its_models_name(tmp_path: Path):
+    judges = {"judge": {"service": "policy"}, "other": {"model": "m", "base_url": "http://x/v1"}}
+    job = only_job(tmp_path, {"driver/benchmarks/sums/run/judge_models": judges})
+    assert job.run is not None
+    assert {name: judge["model"] for name, judge in job.run["judge_models"].items()} == {
+        "judge": "tiny",
+        "other": "m",
+    }
+    assert job.run["judge_models"]["judge"]["base_url"] is None, "it is known when the job runs"
+
+
+def test_a_judge_that_names_no_service_is_found_at_submit(tmp_path: Path):
+    judges = {"judge": {"service": "polcy"}}
+    with pytest.raises(ConfigError) as caught:
+        plan(tmp_path, {"driver/benchmarks/sums/run/judge_models": judges})
+    assert "sums.run.judge_models.judge.service: 'polcy' is not a service (did you mean 'policy'?)" in str(
+        caught.value
+    )
