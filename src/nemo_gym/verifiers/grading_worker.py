@@ -38,14 +38,14 @@ def main() -> int:
                 graded = getattr(importlib.import_module(module), name)(**setup["arguments"])
             answer = {"result": graded(**orjson.loads(line))}
             body = orjson.dumps(answer, default=_number)
-        except Exception as error:  # noqa: BLE001 - code of others
+        except BaseException as error:  # noqa: BLE001 - code of others, which may even end the program
             body = orjson.dumps({"error": said(error)})
         faulthandler.cancel_dump_traceback_later()
         answers.write(body + b"\n")
     return 0
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error of code of others, with the place where it arose."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:

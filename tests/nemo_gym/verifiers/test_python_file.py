@@ -155,3 +155,9 @@ def test_what_goes_wrong_is_an_error_of_the_verifier_with_its_place_and_the_next
     assert late == "verifier_error: grading took more than 6 s"
     assert (one, two) == (1, 1)
     assert time.monotonic() - started > 6
+
+
+@pytest.mark.slow
+def test_a_function_that_ends_the_program_fails_one_grade_in_its_own_words():
+    with pytest.raises(RolloutFailedError, match="SystemExit: bye"):
+        graded("def grade(answer): raise SystemExit('bye')\n")
