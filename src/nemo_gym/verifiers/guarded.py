@@ -12,7 +12,8 @@ from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verdict, Veri
 from nemo_runs.extensions import entry_points
 
 FAILURE = "verifier_error"
-_DECLARED = ("metrics", "graded_ends", "grades_at_once", "grades_stored_answers")
+_DECLARED = ("metrics", "graded_ends", "grades_at_once", "grades_stored_answers", "aggregates_unscored")
+_OF_A_RUN = ("start", "close")
 _OF_MANY = ("grade_group", "aggregate")
 
 
@@ -29,7 +30,7 @@ class GuardedVerifier:
         """``title`` names it in messages, such as ``the verifier 'toy' of the package toys``."""
         self.inner = verifier
         self.title = title
-        for name in _DECLARED:
+        for name in (*_DECLARED, *_OF_A_RUN):
             if hasattr(verifier, name):
                 setattr(self, name, getattr(verifier, name))
         for name in _OF_MANY:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from nemo_gym.harness import verifier
+from nemo_gym.harness import names, verifier
 from nemo_gym.harness.process import HarnessError
+from nemo_gym.rollouts.run_config.schema import BenchmarkConfig
+from nemo_gym.rollouts.scores.whole_answers import load_grader
 from nemo_gym.types import Estimate
 
 
@@ -62,3 +64,12 @@ def test_values_of_several_tasks_begin_with_the_task() -> None:
 @pytest.mark.parametrize("row", [{}, {"lm_eval": "x"}, {"lm_eval": {"task": "x", "doc_id": 1}}])
 def test_a_row_that_lm_eval_did_not_make_is_refused(row: dict[str, Any]) -> None:
     assert verifier.HarnessVerifier(verifier.NoOptions(), {}).check_row(row) is not None
+
+
+def test_the_grader_of_a_benchmark_knows_its_task_and_has_all_that_this_verifier_offers() -> None:
+    benchmark = BenchmarkConfig.model_validate(names.configuration("lm_eval/x")["benchmark"])
+    grader = load_grader(benchmark, repeats=3)
+    for name in ("start", "close", "aggregate"):
+        assert callable(getattr(grader.inner, name))
+    assert getattr(grader.inner, "aggregates_unscored") is True  # noqa: B009 - an optional member
+    grader.close()

@@ -89,5 +89,5 @@ def load_grader(
     """
     verifier = load_verifier(benchmark.verifier, judges)
     if benchmark.lm_eval is not None:
-        cast("HarnessVerifier", verifier).bind(benchmark.lm_eval, repeats=repeats)
+        cast("HarnessVerifier", verifier.inner).bind(benchmark.lm_eval, repeats=repeats)
     return WholeAnswers(verifier, benchmark.graded_ends or (), reasoning=bool(benchmark.grade_reasoning))
