@@ -1,9 +1,11 @@
 """A judge that gives each answer a score."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.judges import saying
+from tests.result_rows import run_config
 from tests.verifier_answers import graded, spoken
 
 from nemo_gym.errors import ConfigError
@@ -121,3 +123,15 @@ def test_agreement_with_people_is_over_the_rows_that_have_a_word_of_theirs():
     assert kappa.value == pytest.approx(0.5)
     assert kappa.std_error > 0
     assert "kappa" not in load(saying("x")).metrics
+
+
+def test_the_benchmark_of_the_how_to_page_judges(tmp_path):
+    page = Path(__file__).parents[4] / "docs" / "how-to" / "grade-with-a-judge.md"
+    config = tmp_path / "essays.yaml"
+    config.write_text(page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
+    (tmp_path / "essays.jsonl").write_text('{"question": "Why?", "human_score": 4}\n')
+    spec = run_config(config).benchmark.verifier
+    verifier = load_verifier(spec, {"judge": saying("Score: 5")})
+    row = {"question": "Why?", "human_score": 4}
+    assert verifier.check_row(row) is None
+    assert asyncio.run(verifier.verify(Task(0, 0, row), spoken("So."))).reward == 1.0
