@@ -207,6 +207,8 @@ def export_results(page: Page) -> None:
     assert page.said.rstrip().endswith("-model-card")
     page.run()
     assert page.said.rstrip().endswith("-mlflow")
+    page.run()
+    assert page.said.rstrip().endswith("/report.html")
 
 
 def read_rollouts(page: Page) -> None:

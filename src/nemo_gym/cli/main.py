@@ -37,6 +37,7 @@ _JOB = {
     "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row per benchmark."),
     "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
     "export": Lazy("nemo_gym.cli.job.export:export", "Write results in another program's format."),
+    "share": Lazy("nemo_gym.cli.job.share:share", "Pack a run with a report, as one file to send."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
-
-if TYPE_CHECKING:
-    from nemo_gym.rollouts.export.exported import ExportedOutput
 
 _FORMATS = ("parquet", "csv", "lm-eval", "inspect", "wandb", "mlflow", "model-card")
 
@@ -57,6 +53,7 @@ def export(
     ID is what `gym job show` takes. Nothing is sent anywhere, and nothing that is there is overwritten.
     Questions and answers of benchmarks that must stay unpublished (GPQA) are left out; their scores are not.
     """
+    from nemo_gym.cli.exporting import report_unpublished
     from nemo_gym.cli.submissions import report
     from nemo_gym.orchestration.records import remote_copy
     from nemo_gym.orchestration.records.run_outputs import run_outputs
@@ -67,7 +64,7 @@ def export(
         run = run_outputs(name, benchmark, near)
         labels = run.record.labels if run.record is not None else {}
         outputs = exported(run.name, run.outputs, labels)
-        _report_unpublished(outputs)
+        report_unpublished(outputs)
         request = ExportRequest(form=form, path=output, datasets=datasets, python=python)
         written = write_export(outputs, request)
     if as_json:
@@ -75,11 +72,3 @@ def export(
     else:
         click.echo(str(written))
     return 0
-
-
-def _report_unpublished(outputs: list[ExportedOutput]) -> None:
-    from nemo_gym.cli.submissions import report
-
-    left_out = [output.benchmark for output in outputs if not output.publishes_rows]
-    if left_out:
-        report(f"rows of {', '.join(left_out)} must stay unpublished and are left out; scores are not.")

@@ -92,8 +92,16 @@ class ExportedOutput:
             yield from RolloutReader(self.located).read(self.located.known())
 
     def settings(self) -> dict[str, Any]:
-        """Settings that affect answers and grades, as flat names and plain values."""
-        return dict(_flat({**self.manifest.generation, **self.manifest.scoring}))
+        """Settings that affect answers and grades, as flat names and plain values.
+
+        Addresses of servers and paths of a machine are left out: they are nobody else's business.
+        """
+        found = [*_flat(self.manifest.generation), *_flat(self.manifest.scoring)]
+        return {name: value for name, value in found if not _is_of_a_machine(value)}
+
+
+def _is_of_a_machine(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9+.-]*://\S+|/\S+", value) is not None
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

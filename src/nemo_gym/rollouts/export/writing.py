@@ -13,7 +13,7 @@ from nemo_gym.errors import GymError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.export.exported import ExportedOutput
 
-_FILES = {"parquet": ".parquet", "csv": ".csv"}
+_FILES = {"parquet": ".parquet", "csv": ".csv", "share": ".zip", "report": ".html"}
 """Formats that are one file, with its ending; the others are a folder."""
 
 
@@ -78,9 +78,7 @@ def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest,
 
 def _write(outputs: Sequence[ExportedOutput], request: ExportRequest, target: Path) -> None:
     if request.form in _FILES:
-        from nemo_gym.rollouts.export.rows import write_csv, write_parquet
-
-        (write_csv if request.form == "csv" else write_parquet)(outputs, target)
+        _write_file(outputs, request.form, target)
         return
     if request.form == "lm-eval":
         from nemo_gym.rollouts.export.lm_eval import write_lm_eval
@@ -95,3 +93,14 @@ def _write(outputs: Sequence[ExportedOutput], request: ExportRequest, target: Pa
         from nemo_gym.rollouts.export.model_card import parse_datasets, write_model_card
 
         write_model_card(outputs, target, parse_datasets(request.datasets))
+
+
+def _write_file(outputs: Sequence[ExportedOutput], form: str, target: Path) -> None:
+    if form in ("share", "report"):
+        from nemo_gym.rollouts.export.share import write_report, write_share
+
+        (write_share if form == "share" else write_report)(outputs, target)
+    else:
+        from nemo_gym.rollouts.export.rows import write_csv, write_parquet
+
+        (write_csv if form == "csv" else write_parquet)(outputs, target)

@@ -1,0 +1,106 @@
+"""A run as one file to send: what is in it, and what never is."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.nemo_gym.rollouts.export.outputs import ODD, THOUGHTS, exported
+
+from nemo_gym.cli.main import _status
+from nemo_gym.rollouts.export.report_page import report_page
+from nemo_gym.rollouts.export.share import REPORT, ROWS, write_share
+
+
+class Page(HTMLParser):
+    """The elements and texts of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.texts: list[str] = []
+        self.outcomes: list[str] = []
+        self.policy = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+        self.addresses += [values[name] for name in ("src", "href", "action") if name in values]
+        if values.get("class") == "rollout":
+            self.outcomes.append(values["data-outcome"])
+        self.policy = values.get("content", "") if "http-equiv" in values else self.policy
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_page_is_whole_and_asks_for_nothing(tmp_path: Path) -> None:
+    page = Page("".join(report_page([exported(tmp_path / "a")])))
+    assert page.open == []
+    assert all(address.startswith("#") for address in page.addresses)
+    assert page.policy.startswith("default-src 'none'")
+    assert page.outcomes == ["right", "wrong", "wrong", "right", "partly right", "failed"]
+    for text in (ODD, THOUGHTS, "50.0%", "team=a"):
+        assert text in page.texts
+
+
+def test_what_a_model_writes_is_text_and_never_part_of_the_page(tmp_path: Path) -> None:
+    output = exported(tmp_path / "a", "<script>alert(1)</script>", model="<img src=x>")
+    text = "".join(report_page([output]))
+    assert text.count("<script>") == 1
+    assert "<img" not in text
+    assert Page(text).open == []
+
+
+def test_a_share_has_the_report_the_rows_and_what_they_belong_to(tmp_path: Path) -> None:
+    write_share([exported(tmp_path / "a"), exported(tmp_path / "b", "gpqa")], tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert archive.testzip() is None
+        beside = [f"{name}/{file}.json" for name in ("sums", "gpqa") for file in ("manifest", "coverage")]
+        assert archive.namelist() == [REPORT, ROWS, *beside]
+        page = archive.read(REPORT).decode()
+        rows = archive.read(ROWS).decode()
+        manifest = json.loads(archive.read("gpqa/manifest.json"))
+    assert "must stay unpublished" in page
+    assert page.partition("<h2 id=")[2].count("What is") == 6
+    assert "sums" in rows
+    assert "gpqa" not in rows
+    assert manifest["num_tasks"] == 3
+    assert "links" not in manifest
+
+
+def test_nothing_of_the_machine_is_in_it(tmp_path: Path) -> None:
+    output = exported(tmp_path / "a")
+    known = json.loads(output.paths.manifest.read_text())
+    link = {"host": "login7.secret-site", "gym_path": "/home/ada/gym", "job_id": "77"}
+    model = {"name": "m", "base_url": "http://10.0.0.7:8000/v1"}
+    known["identity"]["scoring"]["judge"] = {"url": "https://10.0.0.7/v1", "file": "/home/ada/grade.py"}
+    output.paths.manifest.write_text(json.dumps({**known, "links": [link], "model": model}))
+    write_share([output], tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        text = "".join(archive.read(name).decode() for name in archive.namelist())
+    assert not re.search("secret-site|/home/ada|10[.]0[.]0[.]7", text)
+
+
+def test_the_command_writes_a_zip_or_the_report_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    assert _status(["job", "share", "out"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'out-share.zip'}\n"
+    assert _status(["job", "share", "out", "-o", "report.html", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["path"] == str(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert _status(["job", "share", "out"]) == 1
+    assert "is there already" in capsys.readouterr().err
