@@ -34,7 +34,7 @@ def write_wandb(head: dict[str, Any], rows: Iterator[list[Any]]) -> None:
         tags=head["tags"],
         settings=settings,
     )
-    table = wandb.Table(columns=head["columns"])
+    table = wandb.Table(columns=head["columns"], allow_mixed_types=True)
     count = 0
     for row in rows:
         table.add_data(*row)

@@ -6,6 +6,7 @@ million rows are looked through in little memory, and what a collector adds mean
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,12 +15,14 @@ from typing import Any
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.framing import whole_rows
-from nemo_gym.rollouts.output.rows import decode_row, reward_of
+from nemo_gym.rollouts.output.rows import REWARD, decode_row, reward_of
 from nemo_gym.types import Row, is_truncated
 from nemo_runs.durable import files
 
 SLOWEST = 10
 """Rollouts that are the slow ones, where no other number is asked for."""
+
+_LATENCY = b'"total_latency_ms":'
 
 Place = tuple[int, int]
 """Task index and rollout index."""
@@ -120,6 +123,9 @@ def _of_kinds(located: LocatedRollouts, wanted: RolloutFilter) -> set[Place]:
 def _is_wrong(line: bytes) -> bool:
     if reward_of(line) >= 1:
         return False
+    grade = line.rfind(REWARD)
+    if b"mask_sample" not in line and grade >= 0 and line[grade + len(REWARD) :][:4] != b"null":
+        return True
     row = decode_row(line)
     return row.get("mask_sample") is not True and row.get("reward") is not None
 
@@ -138,6 +144,11 @@ def _slowest(paths: RolloutPaths, places: frozenset[Place], count: int) -> list[
 
 
 def _latency(line: bytes) -> float | None:
+    """Milliseconds; our own rows have them near their end, behind all that a model wrote."""
+    at = line.rfind(_LATENCY)
+    if at >= 0:
+        with contextlib.suppress(ValueError):
+            return float(line[at + len(_LATENCY) : line.find(b",", at)].removesuffix(b"}"))
     perf: Any = decode_row(line).get("ng_perf")
     latency = perf.get("total_latency_ms") if isinstance(perf, dict) else None
     return float(latency) if isinstance(latency, int | float) else None
