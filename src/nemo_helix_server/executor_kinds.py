@@ -33,7 +33,12 @@ class UnknownExecutorError(ServerError):
 
 def names() -> tuple[str, ...]:
     """Every executor's name: what comes with the service first, then those of other packages."""
-    return (*_BUILT_IN, *entry_points.names(_ENTRIES))
+    return (*_BUILT_IN, *added())
+
+
+def added() -> tuple[str, ...]:
+    """The names of those of other packages, sorted."""
+    return tuple(entry_points.names(_ENTRIES))
 
 
 def load(name: str) -> Any:

@@ -6,13 +6,19 @@ which executor runs its steps.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import logging
+from typing import Any, NamedTuple, get_args
 
+from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server import executor_kinds
 from nemo_helix_server.errors import InvalidError, UnknownNameError
 from nemo_helix_server.executors.base import ExecutorKind
 from nemo_helix_server.settings import JobsSettings, ProfileSettings
+from nemo_runs.extensions import entry_points
+
+_LOG = logging.getLogger(__name__)
+_PROVIDERS = get_args(Provider)
 
 
 class _Profile(NamedTuple):
@@ -21,17 +27,19 @@ class _Profile(NamedTuple):
 
 
 class Profiles:
-    """The profiles of a service, built-in ones and those of its settings, which win."""
+    """The profiles of a service: those of its settings, then built-in ones, then those of other packages."""
 
     def __init__(self, settings: JobsSettings) -> None:
         name = executor_kinds.DEFAULT
-        kind: ExecutorKind = executor_kinds.load(name)
         self._default = _Profile(name, settings.executor_defaults.subprocess)
+        kind: ExecutorKind = executor_kinds.load(name)
         built_in = () if settings.enable_subprocess_executor is False else kind.profiles
         self._known = dict.fromkeys(built_in, self._default) | {
             (profile.provider, profile.profile): _Profile(profile.backend, profile.config)
             for profile in settings.executors
         }
+        for other in executor_kinds.added():
+            self._known = _brought(other) | self._known
 
     def settings(self, provider: str, profile: str) -> ProfileSettings:
         """The configuration of a profile; the default's for one that has gone since its job was made."""
@@ -76,3 +84,32 @@ class Profiles:
                     f"the step '{step.name}' wants the profile {'/'.join(wanted)}, which is not there; "
                     f"there are {self._names()}"
                 )
+
+
+def _brought(name: str) -> dict[tuple[str, str], _Profile]:
+    """The profiles that an executor of another package brings; none where it is broken, which is logged."""
+    try:
+        kind: ExecutorKind = executor_kinds.load(name)
+        pairs = _pairs(kind.profiles)
+        return dict.fromkeys(pairs, _Profile(name, kind.config())) if pairs else {}
+    except KeyboardInterrupt:
+        raise
+    except executor_kinds.UnknownExecutorError as error:
+        _LOG.error("%s", error)
+    except BaseException as error:  # noqa: BLE001 - it is another package's code, and the service starts without it
+        said = entry_points.said(error)
+        _LOG.error("%s brings profiles that cannot be used: %s", executor_kinds.title(name), said)
+    return {}
+
+
+def _pairs(profiles: Any) -> list[tuple[str, str]]:
+    """Provider and name of each profile; raises `ValueError` for what is not that."""
+    try:
+        pairs = [(provider, name) for provider, name in profiles]
+        right = all(provider in _PROVIDERS and isinstance(name, str) and name for provider, name in pairs)
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        wanted = f"pairs of a provider ({', '.join(_PROVIDERS)}) and a name"
+        raise ValueError(f"they have to be {wanted}, and are {profiles!r:.80}")
+    return pairs
