@@ -32,6 +32,7 @@ from nemo_helix_server.engines import catalogue
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.storage.filesystem_kind import is_network
 from nemo_runs import homes, yaml_scalars
+from nemo_runs.extensions import entry_points
 
 PREFIX = "NHX_"
 _DAY = 24 * 3600
@@ -117,6 +118,17 @@ def _own(configuration: type[BaseModel], executor: str) -> type[BaseModel]:
     raise ValueError(f"{found} of the executor '{executor}' is not made from ProfileSettings")
 
 
+def _validated(configuration: type[BaseModel], executor: str, value: Any) -> BaseModel:
+    """Check an executor's configuration; its own checks may be another package's code, and raise anything."""
+    try:
+        return configuration.model_validate(value)
+    except (ValidationError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        title, said = executor_kinds.title(executor), entry_points.said(error)
+        raise ValueError(f"{title} cannot check it: {said}") from error
+
+
 class ExecutorProfile(SettingsSection):
     """One more execution profile, or another configuration of a built-in one."""
 
@@ -147,15 +159,12 @@ class ExecutorProfile(SettingsSection):
             return value
         name = info.data["backend"]
         try:
-            configuration = executor_kinds.load(name).config
-            return _own(configuration, name).model_validate(value)
+            configuration = _own(executor_kinds.load(name).config, name)
+            return _validated(configuration, name, value)
         except executor_kinds.UnknownExecutorError as error:
             raise ValueError(str(error)) from error
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            key = ".".join(map(str, first["loc"]))
-            wrong = "there is no such key" if first["type"] == "extra_forbidden" else first["msg"]
-            raise ValueError(f"{key}: {wrong}") from error
+            raise setting_paths.WrongValueError.first_of(error, configuration) from error
 
 
 class LeaseSettings(SettingsSection):
@@ -393,6 +402,7 @@ def load(
     """Settings from a file, then variables, then ``overrides``; raises `SettingsError`."""
     values = _read(file) if file else {}
     given = {path: name for name, path in variables() if name in environ}
+    sources = setting_paths.Sources(file, given, list(overrides or {}))
     for path, name in given.items():
         setting_paths.put(values, path, _value_of(name, environ[name]))
     values |= dict(overrides or {})
@@ -402,13 +412,13 @@ def load(
     except ValidationError as error:
         texts = {path: name for path, name in given.items() if path in setting_paths.not_text(error)}
         if not texts:
-            raise SettingsError(setting_paths.sentence(error, file, PREFIX)) from error
+            raise SettingsError(setting_paths.sentence(error, Settings, sources)) from error
     for path, name in texts.items():  # what looks like a number is the text that the variable holds
         setting_paths.put(values, path, environ[name])
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(setting_paths.sentence(error, file, PREFIX)) from error
+        raise SettingsError(setting_paths.sentence(error, Settings, sources)) from error
 
 
 def variables(

@@ -81,6 +81,24 @@ def test_the_client_s_variables_are_left_alone(tmp_path):
             {"NHX_JOBS_STORAGE_FAILED_STORAGE_TTL_SECONDS": "1e30"},
             ["jobs.storage.failed_storage_ttl_seconds"],
         ),
+        # where the value came from, and not where it could have
+        ("port: x", {}, ["'port' (from /", "settings.yaml) is wrong: "]),
+        (
+            "jobs: {executors: [{provider: gpu, backend: nise}]}",
+            {},
+            ["'jobs.executors.0.backend' (from /", "settings.yaml) is wrong: there is no executor 'nise'"],
+        ),
+        (
+            "port: 1",
+            {"NHX_JOBS_EXECUTORS": "[{provider: gpu, config: {ttl_seconds_actve: 1}}]"},
+            ["config.ttl_seconds_actve' (from NHX_JOBS_EXECUTORS) (did you mean 'ttl_seconds_active'?)"],
+        ),
+        (
+            "jobs: {executors: [{provider: gpu, backend: slurm, config: {rooot: /x}}]}",
+            {},
+            ["no setting 'jobs.executors.0.config.rooot'", "(did you mean 'root'?)"],
+        ),
+        ("jobs: {storag: {}}", {}, ["no setting 'jobs.storag'", "(did you mean 'storage'?)"]),
         (None, {"NHX_JOBS_RECONCILE_INTERVAL_SECONDS": ".nan"}, ["jobs.reconcile_interval_seconds"]),
     ],
 )
@@ -90,6 +108,11 @@ def test_what_is_wrong_is_one_sentence_that_names_the_setting(tmp_path, text, en
     assert "\n" not in caught.value.detail
     for word in words:
         assert word in caught.value.detail
+
+
+def test_a_wrong_option_is_said_to_be_of_the_command_line():
+    with pytest.raises(SettingsError, match=r"'port' \(from the command line\) is wrong: input should be"):
+        settings.load(None, {"HOME": "/tmp"}, {"port": 99999})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -263,9 +263,15 @@ class TestNames:
                 {**TOY_PROFILE, "backend": "tot"},
                 "there is no executor 'tot'; there are subprocess, slurm, toy",
             ),
-            ({**TOY_PROFILE, "config": {"queues": "x"}}, "queues: there is no such key"),
+            (
+                {**TOY_PROFILE, "config": {"queues": "x"}},
+                r"no setting 'jobs\.executors\.0\.config\.queues' .*\(did you mean 'queue'\?\)$",
+            ),
             ({**TOY_PROFILE, "config": {"ttl_seconds_active": -1}}, "ttl_seconds_active"),
-            ({"provider": "cpu", "config": {"queue": "x"}}, "queue: there is no such key"),
+            (
+                {"provider": "cpu", "config": {"queue": "x"}},
+                r"no setting 'jobs\.executors\.0\.config\.queue' .*; there are ttl_seconds_before_active, ",
+            ),
         ],
     )
     def test_a_profile_that_is_wrong_is_refused_in_a_sentence(self, tmp_path, toy_package, profile, says):
