@@ -42,6 +42,8 @@ def after(
         stamps["pause_requested_at"] = None
     if to not in BETWEEN_ALLOCATIONS or event is StatusEvent.RESUME_REQUESTED:
         stamps[GOES_ON] = None
+    if event is StatusEvent.ACCEPTED:
+        stamps["place"] = None  # another start may run elsewhere, and only some executors name a place
     if to is Status.RESUMING:
         stamps["resumed_at"] = wire(now)
     if to.can_go_on:
