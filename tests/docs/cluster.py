@@ -77,6 +77,7 @@ def train_on_slurm(page: Page) -> None:
         "account: physics": "account: lab",
         "partition: batch": "partition: main",
         "python: python3.11": f"python: {sys.executable}",
+        "steps: 3000": "steps: 600",
     }
     page.save("settings.yaml")
     page.environ["NHX_PORT"] = worlds.free_port()
