@@ -11,6 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_runs.suggestions import suggestion
 
+_MAPPING = "must be a mapping of keys to values"
+_KINDS = {
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), _MAPPING),
+}
+"""What is said of a value of another kind, by the type of the validator's error: people write YAML."""
 _NO_SUCH_KEY = "there is no such key"
 
 
@@ -85,7 +93,7 @@ def _first(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[str, .
         return path, f"{_NO_SUCH_KEY}{suggestion(path[-1], keys) or there}"
     if isinstance(cause, ValueError):
         return path, str(cause)
-    return path, f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    return path, _KINDS.get(first["type"], f"{first['msg'][:1].lower()}{first['msg'][1:]}")
 
 
 def _keys_at(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:

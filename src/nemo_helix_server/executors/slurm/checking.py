@@ -13,9 +13,11 @@ from nemo_helix_server.executors.slurm import job_script
 from nemo_helix_server.executors.slurm.connection import OLDEST_PYTHON, ClusterConnection
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.survey import OTHERS_WRITE, HostSurvey, Interpreter, survey
+from nemo_helix_server.settings import EnginesSettings
 from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, ok, problem, unknown, warning
 from nemo_runs.sizes import size_in_words
+from nemo_runs.suggestions import suggestion
 from nemo_slurm import facts, job_rules
 from nemo_slurm.errors import CommandMissingError, SlurmError, UnusableValueError
 from nemo_slurm.facts import ClusterFacts
@@ -242,6 +244,10 @@ def _python(settings: SlurmSettings, own: Interpreter, label: str) -> Finding:
 def _engines(settings: SlurmSettings, provider: Provider, seen: HostSurvey, label: str) -> Iterator[Finding]:
     for name, engine in seen.engines.items():
         yield _engine(name, engine, label, inside=settings.container is not None)
+    for name in sorted(settings.engines.keys() - EnginesSettings.model_fields.keys()):
+        meant = suggestion(name, EnginesSettings.model_fields)
+        text = f"config.engines.{name}: the service knows no engine of this name{meant}"
+        yield warning("engines", f"{text}; only steps that name it themselves are run with it")
     if not settings.engines and settings.host is not None:
         yield warning("engines", "config.engines: it names none, so training steps are refused here")
     if settings.engines and settings.device == "cuda" and not needs_of(provider).gpus:

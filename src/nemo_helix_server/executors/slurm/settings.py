@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from nemo_helix_server.setting_paths import WrongValueError
 from nemo_helix_server.settings import Interval, ProfileSettings, SettingsSection
 from nemo_runs.durations import parse_duration
 from nemo_runs.errors import DurationError
@@ -129,7 +130,7 @@ class SlurmSettings(ProfileSettings):
     def _options_are_free(self) -> SlurmSettings:
         for key in self.options:
             if key in _OURS:
-                raise ValueError(f"options.{key}: it is set by {_OURS[key]}")
+                raise WrongValueError(("options", key), f"it is set by {_OURS[key]}")
         try:
             scripts.options({**self.directives(), **self.options}, where="options")
         except UnusableValueError as error:

@@ -136,6 +136,12 @@ def about(found: list[Finding], what: str) -> Finding:
         ),
         (host({"host": "alps"}), "engines", FindingLevel.WARNING, "config.engines: it names none"),
         (
+            host({"engines": {"tlr": "/e/py"}}),
+            "engines",
+            FindingLevel.WARNING,
+            "config.engines.tlr: the service knows no engine of this name (did you mean 'trl'?)",
+        ),
+        (
             host({"engines": {"trl": "/e/py"}}),
             "device",
             FindingLevel.WARNING,
