@@ -10,7 +10,9 @@ of two dates where that can be helped: beside a date a `Clock.mark` is stored, s
 from __future__ import annotations
 
 import functools
+import math
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -115,6 +117,27 @@ class MovableClock:
         self._now += round(seconds * SECOND)
         self._boots += 1
         self._monotonic = self._uptime = 0.0
+
+
+@dataclass(slots=True)
+class GrowingPause:
+    """When what fails again and again is due: after twice as long each time, up to a limit; in seconds."""
+
+    first: float
+    longest: float
+    pause: float = 0.0
+    """The newest one; 0 while nothing has failed."""
+    due: float = -math.inf
+    """By the monotonic clock of the one who asks."""
+
+    def is_due(self, now: float) -> bool:
+        """Whether to try it."""
+        return now >= self.due
+
+    def fail(self, now: float) -> None:
+        """It has failed: the next pause begins."""
+        self.pause = min(2 * self.pause, self.longest) if self.pause else self.first
+        self.due = now + self.pause
 
 
 def mark(clock: Clock) -> str:

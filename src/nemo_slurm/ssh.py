@@ -12,9 +12,12 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from nemo_runs.clock import GrowingPause
 from nemo_slurm.channel import tail
 from nemo_slurm.errors import (
     CommandFailedError,
@@ -44,6 +47,12 @@ _OPTIONS = {
 _LONGEST_SOCKET = 85
 """A socket's path has 107 bytes; ssh adds 17 while it makes one."""
 _PERSIST = 60
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+"""Seconds between two attempts to log in to a host that cannot be reached: twice as many each time."""
+_FIRST_PAUSE_OF_LOGIN, _LONGEST_PAUSE_OF_LOGIN = 60.0, 900.0
+"""The same where a host wants a person: sites lock out who is refused again and again."""
+_LOOK_SECONDS = 5.0
+"""Until then it is looked every so many seconds whether the person has opened a connection here."""
 _HOST_KEY = re.compile(r"host key verification failed|remote host identification has changed", re.IGNORECASE)
 _NEVER_CONNECTED = re.compile(
     r"connect to host|could not resolve|kex_exchange_identification|banner exchange|no route to host"
@@ -57,12 +66,70 @@ _LOGIN = re.compile(
 )
 
 
+class _Logins:
+    """The attempts to log in to one host: after one that failed, none is made until its pause is over."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._failed: NotConnectedError | None = None
+        self._retry: GrowingPause | None = None
+        self._look_due = 0.0
+
+    def worked(self) -> None:
+        """It was logged in."""
+        self._failed = self._retry = None
+
+    def failed(self, error: NotConnectedError) -> None:
+        """One has failed; those that were made at the same time count once."""
+        now, needs_person = self._monotonic(), isinstance(error, LoginNeededError)
+        if self._retry is not None and type(self._failed) is type(error):
+            if self._retry.is_due(now):
+                self._retry.fail(now)
+            return
+        self._failed = error
+        limits = (
+            (_FIRST_PAUSE_OF_LOGIN, _LONGEST_PAUSE_OF_LOGIN)
+            if needs_person
+            else (_FIRST_PAUSE, _LONGEST_PAUSE)
+        )
+        self._retry = GrowingPause(*limits)
+        self._retry.fail(now)
+        self._look_due = now + _LOOK_SECONDS
+
+    def shorten(self) -> None:
+        """Make the pause the shortest one: a person may have changed something, and asks."""
+        if self._retry is not None:
+            self._retry.due = min(self._retry.due, self._retry.due - self._retry.pause + _FIRST_PAUSE)
+
+    def require_due(self, is_open: Callable[[], bool]) -> None:
+        """Raise what the last one failed with while its pause lasts; ``is_open`` looks without logging in."""
+        now = self._monotonic()
+        if self._failed is None or self._retry is None or self._retry.is_due(now):
+            return
+        if isinstance(self._failed, LoginNeededError) and now >= self._look_due:
+            self._look_due = now + _LOOK_SECONDS
+            if is_open():
+                return
+        raise type(self._failed)(str(self._failed))
+
+
 class SshHost(BashHost):
-    """Another machine. ``environ`` may name a configuration file in `CONFIG_VARIABLE`."""
+    """Another machine; safe for several threads.
+
+    While it cannot be reached one attempt to log in is made at a time, after growing pauses, and everything
+    that needs the host meanwhile gets what the last one failed with.
+    """
 
     name: str
 
-    def __init__(self, name: str, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        environ: Mapping[str, str] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``environ`` may name a configuration file in `CONFIG_VARIABLE`; ``monotonic`` gives seconds."""
         if not _NAME.fullmatch(name):
             raise UnusableValueError(f"{name!r} is not the name of a host")
         self.name = name
@@ -71,21 +138,52 @@ class SshHost(BashHost):
         self._connection: list[str] | None = None
         self._socket = ""
         self._end: weakref.finalize[[list[str], str], SshHost] | None = None
+        self._logins = _Logins(monotonic)
+        self._lock = threading.RLock()
+        """Held while the connection is made or ended: who needs it meanwhile waits for what comes of it."""
 
     def argv(self) -> list[str]:
-        """See `BashHost.argv`. The first use finds or makes the connection, and again when it has ended."""
-        if self._end is not None and not os.path.exists(self._socket):
-            self.close()
-        if self._connection is None:
-            self._connection = self._connect()
-        return [*self._base, *_options(), *self._connection, "-T", "--", self.name, "exec bash -s"]
+        """See `BashHost.argv`. The first use finds or makes the connection, and again when it has ended.
+
+        Raises what the last attempt failed with while its pause lasts.
+        """
+        with self._lock:
+            if self._end is not None and not os.path.exists(self._socket):
+                self.close()
+            if self._connection is None:
+                self._logins.require_due(self._has_theirs)
+                try:
+                    self._connection = self._connect()
+                except NotConnectedError as error:
+                    self._logins.failed(error)
+                    raise
+            return [*self._base, *_options(), *self._connection, "-T", "--", self.name, "exec bash -s"]
+
+    def expect_change(self) -> None:
+        """A person asks, who may have mended what kept us out: the pause is over in seconds."""
+        with self._lock:
+            self._logins.shorten()
+
+    def unwrap(self, status: int, stdout: bytes, stderr: bytes, mark: str) -> tuple[int, bytes, str]:
+        """See `BashHost.unwrap`; a connection that could not be made is looked for again before the next."""
+        try:
+            found = super().unwrap(status, stdout, stderr, mark)
+        except NotConnectedError as error:
+            with self._lock:
+                self._logins.failed(error)
+                self.close()
+            raise
+        with self._lock:
+            self._logins.worked()
+        return found
 
     def close(self) -> None:
         """End the connection, if it is our own; the next command makes another."""
-        if self._end is not None:
-            self._end()
-            self._end = None
-        self._connection = None
+        with self._lock:
+            if self._end is not None:
+                self._end()
+                self._end = None
+            self._connection = None
 
     @property
     def shares(self) -> str:
@@ -122,8 +220,7 @@ class SshHost(BashHost):
 
     def _connect(self) -> list[str]:
         """The options that make ssh use a shared connection."""
-        asked = [*self._base, "-o", "BatchMode=yes", "-O", "check", "--", self.name]
-        if _quiet(asked, timeout=10) == 0:
+        if self._has_theirs():
             return []
         folder = _socket_folder()
         if folder is not None:
@@ -140,6 +237,11 @@ class SshHost(BashHost):
                 return ["-o", "ControlMaster=no", *mine]
             shutil.rmtree(folder, ignore_errors=True)
         return ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
+
+    def _has_theirs(self) -> bool:
+        """Whether the user has a connection open; nothing is sent to the host."""
+        asked = [*self._base, "-o", "BatchMode=yes", "-O", "check", "--", self.name]
+        return _quiet(asked, timeout=10) == 0
 
     def _start_master(self, mine: list[str]) -> bool:
         """Log in once. False when this ssh or this file system cannot share connections."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from nemo_runs import clock as clocks
-from nemo_runs.clock import SECOND, MovableClock, SystemClock
+from nemo_runs.clock import SECOND, GrowingPause, MovableClock, SystemClock
 
 
 @pytest.mark.parametrize("jump", [-86_400, -1, 1, 86_400])
@@ -68,3 +68,15 @@ def test_seconds_and_microseconds_are_the_same_moment():
     assert clocks.utc_text(clock.seconds()) == "2027-01-15T08:00:00.250Z"
     assert clocks.utc_second(clock.seconds()) == "2027-01-15T08:00:00Z"
     assert clocks.wire(clock.now()) == "2027-01-15T08:00:00.250000Z"
+
+
+def test_a_growing_pause_is_twice_as_long_each_time_up_to_its_limit():
+    pause, now, pauses = GrowingPause(5, 30), 0.0, []
+    assert pause.is_due(now)
+    for _ in range(5):
+        pause.fail(now)
+        pauses.append(pause.pause)
+        assert not pause.is_due(now + pause.pause - 1)
+        now += pause.pause
+        assert pause.is_due(now)
+    assert pauses == [5, 10, 20, 30, 30]

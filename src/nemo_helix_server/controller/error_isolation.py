@@ -9,16 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nemo_helix_server.errors import UnavailableError
+from nemo_runs.clock import GrowingPause
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds until what failed is due again, see `ErrorIsolation.is_due`; twice as many each time."""
-
-
-@dataclass(slots=True)
-class _Retry:
-    due: float
-    pause: float
 
 
 @dataclass(slots=True)
@@ -28,7 +23,7 @@ class ErrorIsolation:
     monotonic: Callable[[], float] = time.monotonic
     _last: dict[str, str] = field(default_factory=dict)
     _now: dict[str, str] = field(default_factory=dict)
-    _retries: dict[str, _Retry] = field(default_factory=dict)
+    _retries: dict[str, GrowingPause] = field(default_factory=dict)
 
     def begin(self) -> None:
         """A new round: what does not fail again is over."""
@@ -40,7 +35,7 @@ class ErrorIsolation:
         For what may take long where something is away; what is quick is tried in every round.
         """
         retry = self._retries.get(about)
-        if retry is None or retry.due <= self.monotonic():
+        if retry is None or retry.is_due(self.monotonic()):
             return True
         if about in self._last:
             self._now[about] = self._last[about]
@@ -63,8 +58,8 @@ class ErrorIsolation:
             if sentence not in {self._last.get(about), self._now.get(about)}:
                 _LOG.exception("%s cannot be looked after; it is tried again", about)
             self._now[about] = sentence
-            pause = self._retries[about].pause if about in self._retries else _FIRST_PAUSE
-            self._retries[about] = _Retry(self.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
+            retry = self._retries.setdefault(about, GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE))
+            retry.fail(self.monotonic())
         else:
             self._retries.pop(about, None)
 

@@ -26,11 +26,19 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.request_queue import RequestQueue
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_runs.clock import Clock
+from nemo_runs.clock import Clock, GrowingPause
 
 _LOG = logging.getLogger(__name__)
 _STARTS = 8
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+"""Seconds until a start that failed is tried again; twice as many each time."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
+
+
+@dataclass(slots=True)
+class _FailedStart:
+    error: Exception
+    retry: GrowingPause
 
 
 @dataclass(slots=True)
@@ -85,6 +93,8 @@ class BackgroundLane:
         self._starting: set[str] = set()
         self._failed: dict[str, Exception] = {}
         """Why a start failed, until the next one raises it."""
+        self._tried: dict[str, _FailedStart] = {}
+        """The starts that failed, and are tried again."""
         self._requests = RequestQueue(clock, done=self.look_soon)
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
@@ -137,7 +147,10 @@ class BackgroundLane:
             self._notify_changed()
 
     def start(self, run: StepRun, launch: Launch) -> None:
-        """Begin a start, or raise what the last one failed with; what was asked before is done first."""
+        """Begin a start, or raise what the last one failed with; what was asked before is done first.
+
+        One that has failed is tried again after growing pauses, and raises the same until then.
+        """
         if self._requests.waits(run.token):
             raise ExecutorError(f"{run.token}: an earlier request about it is still on its way")
         with self._lock:
@@ -145,7 +158,11 @@ class BackgroundLane:
             if failed is None:
                 if run.token in self._starting:
                     return
-                self._starting.add(run.token)
+                tried = self._tried.get(run.token)
+                if tried is not None and not tried.retry.is_due(self._clock.monotonic()):
+                    failed = tried.error
+                else:
+                    self._starting.add(run.token)
         if failed is not None:
             raise failed
         start = self._threads.submit(self._start, run, launch)
@@ -164,16 +181,26 @@ class BackgroundLane:
         finally:
             with self._lock:
                 self._starting.discard(run.token)
-                if failed is not None and not isinstance(failed, AlreadyStartedError):
+                if failed is None or isinstance(failed, AlreadyStartedError):
+                    self._tried.pop(run.token, None)
+                else:
                     self._failed[run.token] = failed
+                    self._note_failed(run.token, failed)
             self._outdate(run)
             if failed is not None:
                 self._notify_changed()
+
+    def _note_failed(self, token: str, error: Exception) -> None:
+        tried = self._tried.get(token)
+        retry = tried.retry if tried else GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE)
+        retry.fail(self._clock.monotonic())
+        self._tried[token] = _FailedStart(error, retry)
 
     def end(self, run: StepRun, end: Callable[[], None]) -> None:
         """Have a run ended; whatever became of its start, from now on a look says what it does."""
         with self._lock:
             self._failed.pop(run.token, None)
+            self._tried.pop(run.token, None)
         self._requests.put(run.token, "its end", end)
 
     def put(self, key: str, kind: str, carry_out: Callable[[], None]) -> None:

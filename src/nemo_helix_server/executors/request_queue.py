@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nemo_runs.clock import Clock
+from nemo_runs.clock import Clock, GrowingPause
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
@@ -35,8 +35,9 @@ class _Waiting:
     """The requests about one run, the next one first."""
 
     requests: list[_Request] = field(default_factory=list)
-    due: float = 0.0
-    failures: int = 0
+    retry: GrowingPause = field(default_factory=lambda: GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE))
+    problem: str = ""
+    """Why the last one failed, which is logged when it is new."""
     busy: bool = False
 
 
@@ -81,7 +82,9 @@ class RequestQueue:
         with self._changed:
             now = self._clock.monotonic()
             due = [
-                (one.due, token) for token, one in self._waiting.items() if not one.busy and one.due <= now
+                (one.retry.due, token)
+                for token, one in self._waiting.items()
+                if not one.busy and one.retry.is_due(now)
             ]
             if not due:
                 return False
@@ -89,15 +92,17 @@ class RequestQueue:
             waiting = self._waiting[token]
             waiting.busy = True
             request = waiting.requests[0]
-        succeeded = _carried_out(token, request)
+        problem = _problem_of(request)
+        if problem and problem != waiting.problem:
+            _LOG.warning("%s: %s is tried again: %s", token, request.kind, problem)
         with self._changed:
             waiting.busy = False
-            if succeeded or not request.wanted:
+            waiting.problem = problem
+            if not problem or not request.wanted:
                 waiting.requests.pop(0)
-                waiting.failures, waiting.due = 0, 0.0
+                waiting.retry = GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE)
             else:
-                pause = min(_FIRST_PAUSE * 2**waiting.failures, _LONGEST_PAUSE)
-                waiting.failures, waiting.due = waiting.failures + 1, self._clock.monotonic() + pause
+                waiting.retry.fail(self._clock.monotonic())
             if not waiting.requests:
                 del self._waiting[token]
             self._changed.notify()
@@ -137,10 +142,10 @@ class RequestQueue:
                         self._changed.wait(_LOOK)
 
 
-def _carried_out(token: str, request: _Request) -> bool:
+def _problem_of(request: _Request) -> str:
+    """Carry it out; why that failed, empty when it did not."""
     try:
         request.carry_out()
     except Exception as error:  # noqa: BLE001 - the edge of a thread: it is tried again until it is not wanted any more
-        _LOG.warning("%s: %s is tried again: %s: %s", token, request.kind, type(error).__name__, error)
-        return False
-    return True
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -7,6 +7,7 @@ from tests.helix_workplace import TIMEOUT, Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.supervision.start_threads import StartThreads
+from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.service.profiles import Profiles
@@ -268,3 +269,19 @@ def test_what_failed_is_over_with_the_status_in_which_it_did(two, monkeypatch):
     monkeypatch.undo()
     two.passes(2)
     assert (two.place.get(job).status, two.problem(job)) == (Status.ACTIVE, None)
+
+
+def test_a_start_that_fails_in_the_same_way_again_and_again_is_logged_once(two, monkeypatch, caplog):
+    monkeypatch.setattr(two.odd, "start", does(ExecutorError("the login node is away")))
+    job, tries = two.job("odd"), []
+    two.passes(4)
+    monkeypatch.setattr(two.odd, "start", lambda *_: tries.append(1))  # it begins well, and fails later
+    monkeypatch.setattr(
+        two.odd, "observe", lambda runs: {run.token: RunObservation(RunState.ABSENT) for run in runs}
+    )
+    two.passes(3)
+    assert tries
+    monkeypatch.setattr(two.odd, "start", does(ExecutorError("the login node is away")))
+    two.passes(4)
+    assert two.problem(job) == "its start is tried again: the login node is away"
+    assert len([one for one in caplog.messages if "the login node is away" in one]) == 1

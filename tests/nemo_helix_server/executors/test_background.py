@@ -509,3 +509,44 @@ def test_closing_waits_once_for_all_that_is_under_way(site):
     assert len(joins) == 4
     # the first has taken all the time that there was
     assert joins[1:] == [0.0] * 3
+
+
+def test_a_start_that_fails_is_tried_less_and_less_often_and_says_why_meanwhile(site):
+    tries = []
+
+    def fail(_run, _launch):
+        tries.append(site.clock.monotonic())
+        raise ExecutorError("the login node is away")
+
+    site.remote.start = fail
+    for _ in range(200):
+        with pytest.raises(ExecutorError, match="login node is away"):
+            site.executor.start(site.run, LAUNCH)
+        site.clock.advance(1)
+    pauses = [round(later - earlier) for earlier, later in itertools.pairwise(tries)]
+    assert pauses == sorted(pauses)
+    assert len(tries) <= 9
+    assert pauses[-1] >= 60
+
+
+def test_a_start_that_is_ended_has_no_pause_left(site):
+    def fail(_run, _launch):
+        raise ExecutorError("the login node is away")
+
+    start, site.remote.start = site.remote.start, fail
+    with pytest.raises(ExecutorError):
+        site.executor.start(site.run, LAUNCH)
+    site.executor.stop(site.run, grace_seconds=0)
+    assert lane_of(site)._tried == {}
+    site.remote.start = start
+
+
+def test_what_fails_again_in_the_same_way_is_logged_once(site, caplog):
+    run = started(site)
+    site.remote.away = "the network is away"
+    site.executor.request_pause(run, seq=1, by="ann", at=1.0)
+    for _ in range(100):
+        site.executor.carry_out()
+        site.clock.advance(1)
+    said = [one.getMessage() for one in caplog.records if "tried again" in one.getMessage()]
+    assert len(said) == 1

@@ -22,6 +22,8 @@ class _Failed:
     """Of the step: what failed in an earlier status is over."""
     sentences: dict[str, str] = field(default_factory=dict)
     """By what failed."""
+    logged: dict[str, str] = field(default_factory=dict)
+    """The last sentence about each that was logged: what fails again in the same way is not news."""
 
 
 @dataclass(slots=True)
@@ -49,9 +51,9 @@ class ExecutorProblems:
         known = self._failed.get(token)
         if known is None or known.version != version:
             known = self._failed[token] = _Failed(version)
-        if known.sentences.get(what) != sentence:
+        if known.logged.get(what) != sentence:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, sentence)
-        known.sentences[what] = sentence
+        known.sentences[what] = known.logged[what] = sentence
 
     def worked(self, token: str, what: str) -> None:
         """It works."""

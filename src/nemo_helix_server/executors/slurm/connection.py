@@ -18,7 +18,7 @@ from nemo_slurm.cluster import Cluster
 from nemo_slurm.errors import CommandFailedError, SlurmError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.remote_script import remote_script
-from nemo_slurm.ssh import host_of
+from nemo_slurm.ssh import SshHost, host_of
 
 OLDEST_PYTHON = (3, 11)
 _CODE_SECONDS = 3600.0
@@ -92,6 +92,11 @@ class ClusterConnection:
         """By the monotonic clock: after that it is looked again whether the sources are there."""
         self._needs_setup = bool(address.setup) and not address.python.startswith("/")
         self._lock = threading.Lock()
+
+    def expect_change(self) -> None:
+        """A person asks about the cluster: see `nemo_slurm.ssh.SshHost.expect_change`."""
+        if isinstance(self.host, SshHost):
+            self.host.expect_change()
 
     @property
     def code_folder(self) -> PurePosixPath:
@@ -181,6 +186,8 @@ class ClusterConnections:
     def __init__(self, bundle: ClusterSources | None = None) -> None:
         self._bundle = bundle
         self._known: dict[ClusterAddress, ClusterConnection] = {}
+        self._hosts: dict[str | None, Host] = {}
+        """One for each name: all that needs a host shares its connection, and its attempts to log in."""
         self._lock = threading.Lock()
 
     def of(self, address: ClusterAddress) -> ClusterConnection:
@@ -188,7 +195,10 @@ class ClusterConnections:
         with self._lock:
             if address not in self._known:
                 self._bundle = self._bundle or ClusterSources.of_service()
-                self._known[address] = ClusterConnection(address, self._bundle)
+                if address.host not in self._hosts:
+                    self._hosts[address.host] = host_of(address.host)
+                host = self._hosts[address.host]
+                self._known[address] = ClusterConnection(address, self._bundle, host=host)
             return self._known[address]
 
     def code_folder(self, address: ClusterAddress) -> PurePosixPath:
@@ -198,6 +208,7 @@ class ClusterConnections:
     def close(self) -> None:
         """End all connections."""
         with self._lock:
-            for one in self._known.values():
-                one.host.close()
+            for host in {id(one.host): one.host for one in self._known.values()}.values():
+                host.close()
             self._known.clear()
+            self._hosts.clear()

@@ -104,6 +104,7 @@ class SlurmStepExecutor:
         if not isinstance(profile, SlurmSettings):
             return ()
         connection = self._connections.of(ClusterAddress.of(profile))
+        connection.expect_change()
         return checking.examine(profile, provider, connection, self.storage.jobs.data_dir, now=self._now)
 
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:

@@ -73,6 +73,8 @@ class ClusterLooks:
         self._tidy_at: dict[str | None, float] = {}
         """When those of a host are tried again."""
         self._now = now
+        self._problems: dict[ClusterAddress, str] = {}
+        """Why the files of a cluster could not be read at the last look."""
         self._gone: set[str] = set()
         """Starts of which the scheduler had no job at the last look, though they were handed over."""
         self._thorough: dict[str, float] = {}
@@ -147,11 +149,15 @@ class ClusterLooks:
         now = self._now()
         try:
             now = self._refresh(connection, list(runs)) or now
+            self._problems.pop(connection.address, None)
         except SlurmError as error:
             if look is None:
                 reason = f"{connection.address.shown} cannot be asked: {problem or error}"
                 return {run.token: RunObservation(RunState.UNKNOWN, reason=reason) for run in runs}
-            _LOG.warning("the files of %s cannot be read: %s", connection.address.shown, error)
+            problem = f"the files of {connection.address.shown} cannot be read: {error}"
+            if self._problems.get(connection.address) != problem:
+                _LOG.warning("%s", problem)
+            self._problems[connection.address] = problem
             # without its files an end would be taken for another one
             look = None
         seen = {run: self._seen(run, known, look, now) for run, known in runs.items()}
