@@ -160,7 +160,7 @@ class SshHost(BashHost):
             return [*self._base, *_options(), *self._connection, "-T", "--", self.name, "exec bash -s"]
 
     def expect_change(self) -> None:
-        """A person asks, who may have mended what kept us out: the pause is over in seconds."""
+        """A person asks, who may have changed what kept us out: the pause is over in seconds."""
         with self._lock:
             self._logins.shorten()
 
