@@ -59,5 +59,5 @@ def passed(findings: Iterable[Finding]) -> bool:
 
 
 def as_line(verdict: str, about: str, text: str) -> str:
-    """A finding as people read it."""
-    return f"{verdict:<8} {about}: {text}"
+    """A finding as people read it, on one line."""
+    return f"{verdict:<8} {about}: {' '.join(text.split())}"

@@ -135,7 +135,8 @@ def accepts(host: Host, script: str, *, about: str, change: str) -> Finding:
     path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
     try:
         host.write(path, script.encode(), mode=0o600)
-        return findings.ok(about, Cluster(host).test(path).removeprefix("sbatch: "))
+        said = (line.removeprefix("sbatch: ") for line in Cluster(host).test(path).splitlines())
+        return findings.ok(about, "; ".join(line.strip() for line in said if line.strip()))
     except SchedulerRefusedError as error:
         return findings.problem(about, f"{' '.join(error.text.split())}; change {change}.")
     except SlurmError as error:

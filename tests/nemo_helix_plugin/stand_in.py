@@ -175,7 +175,9 @@ class Service:
                     "ttl_seconds_active": None,
                     "log_bytes": 67108864,
                     "default_task_image": "registry/image",
+                    "cleanup_completed_jobs_immediately": False,
                 },
+                "given": ["default_task_image", "log_bytes"],
             }
             names = (name.split("/") for name in self.profiles)
             return 200, {"data": [{"provider": p, "profile": n, **row} for p, n in names]}

@@ -14,3 +14,4 @@ def test_a_finding_is_a_document_of_texts_and_a_line() -> None:
     assert found.to_json() == {"verdict": "warning", "about": "walltime", "text": "it is not set"}
     assert as_line(**found.to_json()) == "warning  walltime: it is not set"
     assert as_line("ok", "walltime", "x") == "ok       walltime: x"
+    assert as_line("ok", "sbatch", "a\n  banner\nb") == "ok       sbatch: a banner b"

@@ -9,8 +9,10 @@ from tests.nemo_gym.orchestration.submit_files import changed
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.submit import preflight
+from nemo_runs.findings import ok
+from nemo_slurm.cluster import Cluster
 from nemo_slurm.errors import NotReachableError
-from nemo_slurm.facts import gather
+from nemo_slurm.facts import accepts, gather
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
 
@@ -32,6 +34,13 @@ def test_a_controller_that_is_away_is_asked_one_question_and_nothing_is_submitte
     config = SubmitConfig.model_validate(changed(SLURM))
     with pytest.raises(NotReachableError, match="nothing was submitted, try again when it answers"):
         preflight.refuse_cheaply(config, LocalHost())
+
+
+def test_what_a_site_prints_beside_the_schedulers_answer_stays_on_one_line(fake, monkeypatch):
+    said = "Welcome to alps\nsbatch: billed to physics\n\nsbatch: Job 7 to start at 12:00"
+    monkeypatch.setattr(Cluster, "test", lambda *_: said)
+    found = accepts(LocalHost(), "#!/bin/bash\n", about="sbatch", change="x")
+    assert found == ok("sbatch", "Welcome to alps; billed to physics; Job 7 to start at 12:00")
 
 
 def test_accounting_that_does_not_answer_is_asked_once_and_is_no_obstacle(fake):

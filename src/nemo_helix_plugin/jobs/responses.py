@@ -264,6 +264,8 @@ class ExecutionProfile(models.ResponseModel):
     profile: str
     backend: str
     config: dict[str, Any] = Field(default_factory=dict)
+    given: list[str] | None = None
+    """The keys of the configuration that the operator has set; the others have their defaults."""
 
 
 class ProfileFinding(models.ResponseModel):

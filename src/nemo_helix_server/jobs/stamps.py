@@ -8,6 +8,7 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.states import BETWEEN_ALLOCATIONS, StatusEvent
 from nemo_runs.clock import wire
+from nemo_runs.environments.digests import same_software
 
 GOES_ON = "goes_on"
 """Key of a step's details: what it does between two allocations, while its job shows `active`."""
@@ -93,7 +94,7 @@ def image(details: Mapping[str, Any], digest: str | None, name: str) -> dict[str
             "image_digest_warning": None,
             "image_digest_comparison_skipped": skipped,
         }
-    changed = saved is not None and saved != digest
+    changed = saved is not None and not same_software(saved, digest)
     warning = (
         f"{name} changed since the checkpoint was saved: it was {saved}, it is {digest}; training goes on, "
         "but may behave differently or fail to load its checkpoint"

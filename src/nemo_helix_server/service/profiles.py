@@ -71,6 +71,7 @@ class Profiles:
                 "profile": profile,
                 "backend": known.backend,
                 "config": known.config.model_dump(mode="json", exclude={"env"}),
+                "given": sorted(known.config.model_fields_set - {"env"}),
             }
             for (provider, profile), known in sorted(self._known.items(), key=lambda item: item[0])
         ]

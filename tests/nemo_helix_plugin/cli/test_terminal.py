@@ -80,8 +80,8 @@ ckpt-20-0a1b2c3d4e  step 20
 """
 PROFILES_80 = """\
 profile  backend     provider    settings
-default  subprocess  subprocess  ttl_seconds_before_active 1800, log_bytes
-                                 67108864, default_task_image registry/image
+default  subprocess  subprocess  log_bytes 67108864, default_task_image
+                                 registry/image
 """
 
 

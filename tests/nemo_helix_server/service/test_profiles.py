@@ -52,6 +52,18 @@ def test_an_executor_of_another_package_brings_its_profiles(monkeypatch):
     assert found["cpu", "default"] == (executor_kinds.DEFAULT, None)  # what is built in stays
 
 
+def test_what_the_operator_has_set_is_named_beside_the_defaults(monkeypatch):
+    offer(monkeypatch)
+    config = {"ttl_seconds_active": 60, "env": {"TOKEN": "x"}}
+    given = {"provider": "gpu", "profile": "big", "config": config}
+    found = {
+        one["profile"]: one for one in Profiles(JobsSettings.model_validate({"executors": [given]})).all()
+    }
+    assert found["big"]["given"] == ["ttl_seconds_active"]
+    assert found["big"]["config"]["graceful_shutdown_timeout_seconds"] == 10
+    assert found["default"]["given"] == []
+
+
 def test_the_settings_of_the_service_win(monkeypatch):
     offer(monkeypatch, beta=ExecutorKind(open=list, config=OwnSettings, profiles=(("gpu", "big"),)))
     given = {"provider": "gpu", "profile": "big", "config": {"ttl_seconds_active": 60}}

@@ -67,9 +67,17 @@ def show_profiles(call: CommandContext, operation: Operation, columns: str | Non
 
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile with those of its settings that have a value, in words that can be wrapped."""
-    given = {name: value for name, value in (row.get("config") or {}).items() if value is not None}
-    words = (f"{name} {documents.plain(value)}" for name, value in given.items())
+    """The profile with the settings that it was given, in words that can be wrapped.
+
+    A service that does not say which these are has all that have a value shown.
+    """
+    config, given = row.get("config") or {}, row.get("given")
+    shown = {
+        name: value
+        for name, value in config.items()
+        if value is not None and (given is None or name in given)
+    }
+    words = (f"{name} {documents.plain(value)}" for name, value in shown.items())
     return {**row, "settings": ", ".join(words)}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from nemo_helix_server.executors.environment_digest import Environments, content_digest
 from nemo_runs.durable.files import replace_file
+from nemo_runs.environments.digests import with_sources
 
 _NAMED = re.compile(r"@(sha256:[0-9a-f]{64})$")
 
@@ -36,7 +37,7 @@ def software(
     name = f"the environment of {argv[0]}" if argv else "its command"
     if found is None:
         return {"name": name, "digest": None}
-    return {"name": name, "digest": f"sha256:{hashlib.sha256(f'{found} {code}'.encode()).hexdigest()}"}
+    return {"name": name, "digest": with_sources(found, code)}
 
 
 def _image(image: str, known: Path) -> str | None:

@@ -2,7 +2,9 @@
 
 import sys
 
+from nemo_helix_server.executors.environment_digest import Environments
 from nemo_helix_server.executors.slurm.on_cluster.software import software
+from nemo_helix_server.jobs import stamps
 
 
 def found(tmp_path, *, argv=(sys.executable, "-m", "x"), image=None, code="c1"):
@@ -17,6 +19,18 @@ def test_an_environment_is_its_interpreter_its_packages_and_our_sources(tmp_path
     assert found(tmp_path) == first
     assert found(tmp_path, code="c2")["digest"] != first["digest"]
     assert found(tmp_path, argv=("/nowhere/python",))["digest"] is None
+
+
+def test_the_same_environment_on_the_service_s_machine_is_no_change(tmp_path):
+    here = Environments().digest((sys.executable,), {})
+    there = found(tmp_path)["digest"]
+    details = {"image_digest_at_save": here}
+    assert stamps.image(details, there, "x")["image_digest_warning"] is None
+    assert stamps.image({"image_digest_at_save": there}, here, "x")["image_digest_warning"] is None
+    newer = found(tmp_path, code="c2")["digest"]
+    assert (
+        "x changed since" in stamps.image({"image_digest_at_save": there}, newer, "x")["image_digest_warning"]
+    )
 
 
 def test_a_new_package_is_another_environment(tmp_path):
