@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.executors.base import ExecutorError
 from nemo_runs.clock import GrowingPause
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +57,9 @@ class ErrorIsolation:
         except BaseException as error:  # noqa: BLE001 - whatever it is, other packages' SystemExit too, the others go on
             sentence = f"{about} cannot be looked after: {type(error).__name__}: {error}"
             if sentence not in {self._last.get(about), self._now.get(about)}:
-                _LOG.exception("%s cannot be looked after; it is tried again", about)
+                # what other programs and machines cannot do is said; the rest is ours, and is looked for
+                expected = isinstance(error, OSError | ExecutorError)
+                _LOG.warning("%s; it is tried again", sentence, exc_info=None if expected else error)
             self._now[about] = sentence
             retry = self._retries.setdefault(about, GrowingPause(_FIRST_PAUSE, _LONGEST_PAUSE))
             retry.fail(self.monotonic())

@@ -9,6 +9,7 @@ from tests.helix_workplace import Workplace, shell
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.executors.base import ExecutorError
 from nemo_helix_server.executors.fake import FakeStepExecutor
 from nemo_helix_server.jobs.states import StatusEvent
 
@@ -111,3 +112,19 @@ def test_what_fails_is_due_less_and_less_often_and_said_meanwhile():
     with error_isolation.apart("job-1"):
         pass
     assert (error_isolation.waiting, error_isolation.is_due("job-1")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"),
+    [(OSError("the disk is away"), False), (ExecutorError("away"), False), (ValueError("odd"), True)],
+)
+def test_what_others_cannot_do_is_said_in_one_line_and_a_fault_of_ours_with_where_it_is(
+    caplog, error, traced
+):
+    error_isolation = ErrorIsolation()
+    for _ in range(3):
+        error_isolation.begin()
+        with error_isolation.apart("job-1"):
+            raise error
+    assert len(caplog.records) == 1
+    assert bool(caplog.records[0].exc_info) is traced

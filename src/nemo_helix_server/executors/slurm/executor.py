@@ -8,6 +8,7 @@ network to the service: requests, progress, logs and ends pass through files on 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -41,18 +42,19 @@ from nemo_helix_server.executors.slurm.connection import (
 )
 from nemo_helix_server.executors.slurm.looks import ClusterLooks
 from nemo_helix_server.executors.slurm.on_cluster import folders
+from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
 from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import OpenChains, RunList
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
 from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.clock import SystemClock
-from nemo_runs.findings import Finding
+from nemo_runs.findings import Finding, warning
 from nemo_slurm.errors import (
     SlurmError,
     UnusableValueError,
@@ -105,7 +107,12 @@ class SlurmStepExecutor:
             return ()
         connection = self._connections.of(ClusterAddress.of(profile))
         connection.expect_change()
-        return checking.examine(profile, provider, connection, self.storage.jobs.data_dir, now=self._now)
+        found = checking.examine(profile, provider, connection, self.storage.jobs.data_dir, now=self._now)
+        left = [one.shown for one in self.storage.leftovers if one.address.root == str(profile.root)]
+        if left:
+            text = f"what they may have left is removed when the cluster can be asked: {', '.join(left)}"
+            found.append(warning("deleted jobs", text))
+        return found
 
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol: a cluster has a queue of its own, so a start is handed over at once."""
@@ -206,23 +213,36 @@ class SlurmStepExecutor:
 
     def end_chain(self, run: StepRun) -> None:
         """See `base.Continues`."""
-        known = submissions.read(self._folder(run))
-        if known is None:
-            self._chains.end(run)
-            return
-        connection, job = self._connections.of(known.address), self.storage.job(run)
-        with _executor_errors():
-            answer = connection.ask({"op": "end_chain", "run": str(job.run(run.token))})
-            for start in answer["starts"]:
-                if not start["free"] and not start["over"]:
-                    # its program reads that when it is signalled, and whatever it finds then is asked for
-                    stop = run_files.StopRequest(_GRACE_OF_FOLLOWERS, False)
-                    request = json.dumps(stop._asdict()).encode()
-                    connection.write(job.run(start["token"]) / run_files.STOP, request)
-                if start["job_id"] is not None and not start["over"]:
-                    follower = known.follower(run, start["token"], start["job_id"])
-                    self._end_follower(connection, follower, free=start["free"])
+        last = self._last_asked(run)
+        if last is not None:  # else no job of it was ever in a queue, and none follows
+            first, known = last
+            folder = ClusterFolder(PurePosixPath(known.address.root)).job(run.job_id).run(first.token)
+            end = functools.partial(self._end_followers, run=first, known=known, folder=folder)
+            with _executor_errors():
+                self.storage.ask_any_way(known.address, folder, end)
         self._chains.end(run)
+
+    def _last_asked(self, run: StepRun) -> tuple[StepRun, ClusterSubmission] | None:
+        """The start, or else one before it in its chain, of which a job may have been queued."""
+        for one in [run, *self._chains.up_to(run)]:
+            known = submissions.read(self._folder(one))
+            if known is not None and known.asked:
+                return one, known
+        return None
+
+    def _end_followers(
+        self, connection: ClusterConnection, *, run: StepRun, known: ClusterSubmission, folder: PurePosixPath
+    ) -> None:
+        answer = connection.ask({"op": "end_chain", "run": str(folder)})
+        for start in answer["starts"]:
+            if not start["free"] and not start["over"]:
+                # its program reads that when it is signalled, and whatever it finds then is asked for
+                stop = run_files.StopRequest(_GRACE_OF_FOLLOWERS, False)
+                request = json.dumps(stop._asdict()).encode()
+                connection.write(folder.with_name(start["token"]) / run_files.STOP, request)
+            if start["job_id"] is not None and not start["over"]:
+                follower = known.follower(run, start["token"], start["job_id"])
+                self._end_follower(connection, follower, free=start["free"])
 
     def _end_follower(self, connection: ClusterConnection, follower: SlurmJob, *, free: bool) -> None:
         """Take a job out of the queue, or have its command ended; raises where neither can be had yet."""
@@ -317,7 +337,10 @@ def _open(settings: Settings) -> StepExecutor:
         _require_apart(name, config, settings.data_dir)
     connections = ClusterConnections()
     jobs = JobStorage(settings.data_dir)
-    storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))
+    present = [ClusterAddress.of(config) for config in profiles.values()]
+    storage = ClusterRunStorage(
+        jobs, connections, lambda run: ClusterAddress.of(settings_of(run)), lambda: present
+    )
 
     def host_of(run: StepRun) -> str:
         with contextlib.suppress(NeverPossibleError):

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -104,9 +104,12 @@ class ClusterLooks:
         self._tidy_again(by_scheduler)
         return answers
 
-    def _tidy_again(self, hosts: Container[str | None]) -> None:
+    def _tidy_again(self, hosts: Collection[str | None]) -> None:
         """Remove what starts on hosts have left that are over and could not be tidied up before."""
         left: dict[ClusterAddress, list[StepRun]] = {}
+        ready = [host for host in hosts if self._now() >= self._tidy_at.get(host, 0.0)]
+        if not self._storage.remove_leftovers(ready):
+            self._tidy_at |= dict.fromkeys(ready, self._now() + _TIDY_PAUSE)
         for run in self._untidied.runs():
             with contextlib.suppress(ExecutorError):  # its profile is gone, and it was never handed over
                 address = self._storage.address(run)

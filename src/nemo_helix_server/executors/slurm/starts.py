@@ -214,6 +214,7 @@ class ClusterStarts:
                     user=None,
                     asked_at=self._now(),
                     given_up=True,
+                    asked=False,
                 ).save(self._folder(run))
                 self._untidied.add(run)
             return known

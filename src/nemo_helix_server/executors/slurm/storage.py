@@ -12,13 +12,19 @@ import functools
 import json
 import shutil
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from nemo_helix_server.executors.slurm import submissions
-from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
+from nemo_helix_server.executors.slurm.connection import (
+    ClusterAddress,
+    ClusterConnection,
+    ClusterConnections,
+    UnusableClusterError,
+)
+from nemo_helix_server.executors.slurm.leftovers import Leftover, Leftovers, ask_any_way, ways
 from nemo_helix_server.executors.slurm.mirror import Mirror, read_state
 from nemo_helix_server.executors.slurm.on_cluster import looking
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder, ClusterJob
@@ -36,13 +42,15 @@ from nemo_helix_server.storage.trainer_files import (
     TrainerFiles,
     TrainerMarks,
 )
-from nemo_slurm.errors import SlurmError
+from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_trainer import contract
 
 UNUSED_SECONDS = 7 * 86_400
 """How long input files that no job has any more stay in a cluster's cache."""
 _STATE = "cluster"
 """Folder of a job at the service: what was seen of its steps on the cluster, and digests of what was sent."""
+
+Answer = TypeVar("Answer")
 
 
 class ClusterTrainerFiles:
@@ -91,11 +99,18 @@ class ClusterRunStorage:
         jobs: JobStorage,
         connections: ClusterConnections,
         address_of: Callable[[StepRun], ClusterAddress],
+        present: Callable[[], Iterable[ClusterAddress]] = lambda: (),
     ) -> None:
-        """``address_of`` names the cluster of a run that was not handed over yet, by its profile."""
+        """``address_of`` names the cluster of a run that was not handed over yet, by its profile.
+
+        ``present``: the clusters of all profiles, as they are named now.
+        """
         self.jobs = jobs
         self._connections = connections
         self._address_of = address_of
+        self._present = present
+        self.leftovers = Leftovers(jobs.data_dir / "slurm-leftovers")
+        """The folders of deleted jobs that are still to be removed."""
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
         self._handed: dict[str, Future[None]] = {}
         self._to_bring: dict[str, tuple[Path, PurePosixPath]] = {}
@@ -236,10 +251,34 @@ class ClusterRunStorage:
             state.unlink(missing_ok=True)  # it says what is there
 
     def discard(self, workspace: str, job_id: str) -> None:
-        """See the protocol."""
+        """See the protocol; what lies on a cluster that cannot be reached is removed when it can be."""
         for address in self._addresses(workspace, job_id):
-            self._remove(address, [ClusterFolder(PurePosixPath(address.root)).job(job_id).folder])
+            folder = ClusterFolder(PurePosixPath(address.root)).job(job_id).folder
+            try:
+                self._remove(address, [folder])
+            except OSError as error:
+                if not isinstance(error.__cause__, NotReachableError | UnusableClusterError):
+                    raise
+                self.leftovers.add(Leftover(address, folder), error.__cause__)
         self.jobs.discard(self.jobs.paths(workspace, job_id).folder)
+
+    def remove_leftovers(self, hosts: Container[str | None]) -> bool:
+        """Remove what deleted jobs have left where a host leads to it; whether all could be removed."""
+        failed = False
+        for one in self.leftovers:
+            if any(way.host in hosts for way in ways(one.address, self._present())):
+                try:
+                    self._remove(one.address, [one.folder])
+                    self.leftovers.drop(one)
+                except OSError:
+                    failed = True
+        return not failed
+
+    def ask_any_way(
+        self, address: ClusterAddress, folder: PurePosixPath, ask: Callable[[ClusterConnection], Answer]
+    ) -> Answer:
+        """See `leftovers.ask_any_way`: by the host and the interpreter that profiles name now, if need be."""
+        return ask_any_way(self._connections, address, self._present(), folder, ask)
 
     def close(self) -> None:
         """Fetch no more checkpoints for other executors."""
@@ -380,7 +419,7 @@ class ClusterRunStorage:
             "unused_seconds": UNUSED_SECONDS,
         }
         try:
-            self._connections.of(address).ask(request, timeout=600)
+            self.ask_any_way(address, paths[0].parent, lambda one: one.ask(request, timeout=600))
         except SlurmError as error:
             raise OSError(f"the cluster {address.shown} cannot be asked: {error}") from error
 

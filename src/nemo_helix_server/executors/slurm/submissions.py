@@ -45,6 +45,8 @@ class ClusterSubmission:
     """Why the scheduler takes it not yet."""
     given_up: bool = False
     """It was ended before its command ran, and never will run."""
+    asked: bool = True
+    """Whether ``sbatch`` may have been called for it; one that was given up before has left no job."""
     results_here: bool = False
     """What it has produced lies at the service too."""
     tidied: bool = False
@@ -135,10 +137,17 @@ class OpenChains(RunList):
 
     def end(self, run: StepRun) -> None:
         """Nothing can follow a start any more, nor those that it follows itself."""
+        for one in self.up_to(run):
+            self.drop(one)
+
+    def up_to(self, run: StepRun) -> list[StepRun]:
+        """A start, if it is here, and those that it follows itself."""
+        found = []
         for one in self.runs():
             same = (one.job_id, one.attempt_id, one.step) == (run.job_id, run.attempt_id, run.step)
             if one.token == run.token or (same and leads_to(one.token, run.token)):
-                self.drop(one)
+                found.append(one)
+        return found
 
 
 def leads_to(token: str, later: str) -> bool:

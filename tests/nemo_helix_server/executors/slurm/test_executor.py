@@ -25,7 +25,7 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.landlock import FileAccess
 from nemo_helix_server.executors.slurm import job_script, submissions
-from nemo_helix_server.executors.slurm.connection import ClusterAddress
+from nemo_helix_server.executors.slurm.connection import ClusterAddress, UnusableClusterError
 from nemo_helix_server.executors.slurm.executor import KIND
 from nemo_helix_server.executors.slurm.observation import FILES_LAG
 from nemo_helix_server.settings import Settings, SettingsError
@@ -34,7 +34,7 @@ from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
+from nemo_slurm.errors import NotConnectedError, NotReachableError, SchedulerRefusedError
 from nemo_slurm.hosts import Completed
 from nemo_slurm.testing import Faults
 
@@ -650,3 +650,104 @@ def test_a_chain_ends_after_as_many_idle_allocations_as_the_service_allows(place
     place.start(run_of(1))
     order = json.loads((place.there(run_of(1)) / "order.json").read_bytes())
     assert order["chain"]["most_idle"] == 3
+
+
+# ---------------------------------------------------------------- clusters that cannot be asked any more
+
+
+def away(place, monkeypatch, *, host="lab", python="python3", error=NotConnectedError):
+    """From now on the cluster cannot be asked by that host and interpreter."""
+    ask = Connection.ask
+
+    def answers(connection, request, *, timeout=120):
+        if (connection.address.host, connection.address.python) == (host, python):
+            raise error("cannot be asked")
+        return ask(connection, request, timeout=timeout)
+
+    monkeypatch.setattr(Connection, "ask", answers)
+    monkeypatch.setattr(Files, "exists", lambda _host, path: os.path.exists(path))
+
+
+@pytest.mark.parametrize("error", [NotConnectedError, UnusableClusterError])
+def test_a_start_of_which_nothing_was_ever_queued_has_no_chain_to_end(place, monkeypatch, error):
+    run = run_of(1)
+    away(place, monkeypatch, host=None, error=error)
+    with pytest.raises(ExecutorError):
+        place.start(run)
+    place.executor.stop(run, grace_seconds=0)
+    place.executor.end_chain(run)
+    assert place.executor.open_chains() == []
+
+
+def test_a_start_that_was_given_up_has_the_chain_of_those_before_it(place, monkeypatch):
+    first = run_of(1)
+    second = first._replace(token=next_token(first.token))
+    place.start(first)
+    follower = follow(place, first, second)
+    with monkeypatch.context() as patch:
+        away(place, patch, host=None)
+        with pytest.raises(ExecutorError):
+            place.start(second)
+        place.executor.stop(second, grace_seconds=0)
+        with pytest.raises(ExecutorError):
+            place.executor.end_chain(second)
+        assert first in place.executor.open_chains()
+    place.executor.end_chain(second)
+    assert place.fake.job(follower).state == "CANCELLED"
+    assert place.executor.open_chains() == []
+
+
+def changed(place, **changes):
+    """The service after its profile was changed."""
+    place.settings["a"] = place.settings["a"].model_copy(update=changes)
+    executor = place.restarted()
+    executor.storage._present = lambda: [ClusterAddress.of(one) for one in place.settings.values()]
+
+
+@pytest.mark.parametrize("change", [{"python": "python3.12"}, {"host": "login2"}])
+def test_the_end_of_a_chain_is_asked_for_as_the_profile_says_now(place, monkeypatch, change):
+    changed(place, host="lab")
+    run = run_of(1)
+    place.start(run)
+    follower = follow(place, run, run._replace(token=next_token(run.token)))
+    away(place, monkeypatch)
+    with pytest.raises(ExecutorError):
+        place.executor.end_chain(run)
+    changed(place, **change)
+    place.executor.end_chain(run)
+    assert place.fake.job(follower).state == "CANCELLED"
+    assert place.executor.open_chains() == []
+
+
+def test_another_host_of_the_same_root_that_has_not_the_jobs_folder_is_another_cluster(place, monkeypatch):
+    changed(place, host="lab")
+    run = run_of(1)
+    place.start(run)
+    away(place, monkeypatch)
+    changed(place, host="login2")
+    monkeypatch.setattr(Files, "exists", lambda _host, _path: False)
+    with pytest.raises(ExecutorError):
+        place.executor.end_chain(run)
+    assert place.executor.open_chains() == [run]
+
+
+def test_a_job_is_deleted_though_its_cluster_is_away_and_what_it_left_is_said_and_removed_later(
+    place, monkeypatch, caplog
+):
+    changed(place, host="lab")
+    run = run_of(1)
+    place.start(run)
+    there, here = place.there(run).parent.parent, place.jobs.paths("default", "job-1").folder
+    with monkeypatch.context() as patch:
+        away(place, patch)
+        place.executor.storage.discard("default", "job-1")
+        assert not here.exists()
+        assert f"lab:{there}" in caplog.text
+        assert place.executor.storage.remove_leftovers({"elsewhere"})
+        assert not place.executor.storage.remove_leftovers({"lab"})
+    assert [one.shown for one in place.restarted().storage.leftovers] == [f"lab:{there}"]
+    other = run_of(2, job="job-2")
+    place.start(other)
+    place.executor.observe([other])
+    assert list(place.executor.storage.leftovers) == []
+    assert not there.exists()
