@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 from tests.docs import worlds
 from tests.docs.pages import PROGRAMS, ROOT, Page, merged
-from tests.engines import engine_python
+from tests.engines import engine_python, shared_cache, tiny_model
+from tests.nemo_gym.harness import local_tasks
+from tests.nemo_gym.harness.answering import AnsweringServer
 
 from nemo_gym.serving import models
 
@@ -162,6 +164,72 @@ def add_a_verifier(page: Page) -> None:
     page.write("installed/my_package-1.dist-info/entry_points.txt", points + more)
     benchmark(page, {"agent": {"type": "twice"}, "verifier": {"type": "refusal"}}, "twice")
     assert "score      0.0%" in page.said
+
+
+def grade_with_a_judge(page: Page) -> None:
+    worlds.model_server(page, models=["tiny"])
+    worlds.judge_server(page, "judge-host", "Score: 5", "big")
+    worlds.judge_server(page, "other-host", "Score: 2", "other")
+    page.save("essays.yaml")
+    page.write("essays.jsonl", '{"question": "3 + 4?", "human_score": 5}\n')
+    page.run()
+    assert "score      100.0%" in page.said
+    page.run()
+    assert "score      25.0%" in page.said
+
+
+def run_lm_eval_tasks(page: Page) -> None:
+    """Tasks of the reader stand for those whose data would be downloaded; a server says what is right."""
+    server = page.rest.enter_context(AnsweringServer())
+    page.environ |= {"XDG_CACHE_HOME": shared_cache(page.folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    tasks = page.folder / "my-benchmarks"
+    tasks.mkdir()
+    local_tasks.write(tasks)
+    for name in ("my_task", "gsm8k_of_mine"):
+        local_tasks.write_task(tasks, name, local_tasks.TASKS["filters"])
+    local_tasks.write_task(tasks, "hellaswag_of_mine", local_tasks.LIKELIHOOD_TASKS["choices"])
+    mine = "--include-path my-benchmarks --benchmark lm_eval"
+    page.replaced |= {
+        "http://127.0.0.1:8000/v1": server.base_url,
+        "--model smollm2": "--model m",
+        "--model my-model": "--model m",
+        "--benchmark lm_eval/gsm8k_cot": f"{mine}/gsm8k_of_mine",
+        "--benchmark lm_eval/gsm8k ": f"{mine}/gsm8k_of_mine ",
+        "--benchmark lm_eval/hellaswag": f"{mine}/hellaswag_of_mine",
+        "/models/my-model": str(tiny_model()),
+    }
+    page.run()
+    assert "lm_eval/gsm8k_cot" in page.said
+    assert "exact_match,strict-match" in page.said
+    assert page.yaml()["driver"]["benchmarks"]["gsm8k"]["run"]["config_paths"] == ["lm_eval/gsm8k"]
+    page.run()
+    assert "exact_match,flexible-extract" in page.said
+    page.run()
+    page.run()
+    assert "acc_norm,none" in page.said
+
+
+def verifiers(page: Page) -> None:
+    """Each fragment grades a row that it fits."""
+    worlds.model_server(page)
+    right = '{"question": "3 + 4?", "expected_answer": "7"}\n'
+    fragment = page.yaml()
+    page.save("mine/benchmarks/own/grade.py", "python")
+    benchmark(page, fragment, "own", rows=right)
+    assert "100.0%" in page.said
+    worlds.judge_server(page, "judge-host", "Score: 10", "big-model")
+    judges = page.yaml()
+    benchmark(page, judges, "scored", rows=right)
+    assert "100.0%" in page.said
+    grades = (page.folder / "own/rollouts.jsonl").read_text()
+    page.write("mine/benchmarks/baseline/rollouts.jsonl", grades)
+    for name, says, score in (("labelled", "Grade: INCORRECT", "0.0%"), ("pairs", "[[A]]", "50.0%")):
+        worlds.judge_server(page, name, says, "big-model")
+        judge = {**judges["judge_models"]["judge"], "base_url": page.filled(f"http://{name}:8000/v1")}
+        benchmark(page, {"judge_models": {"judge": judge}, "benchmark": page.yaml()}, name, rows=right)
+        assert f"score      {score}" in page.said
+    benchmark(page, page.yaml(), "several", rows=right)
+    assert "metric     number 1 " in page.said
 
 
 def bill(page: Page) -> None:
@@ -363,15 +431,18 @@ READERS = {
     "docs/how-to/compare.md": compare,
     "docs/how-to/complete-in-the-shell.md": complete_in_the_shell,
     "docs/how-to/export-results.md": export_results,
+    "docs/how-to/grade-with-a-judge.md": grade_with_a_judge,
     "docs/how-to/operate-runs.md": operate_runs,
     "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,
     "docs/how-to/run-and-resume.md": run_and_resume,
+    "docs/how-to/run-lm-eval-tasks.md": run_lm_eval_tasks,
     "docs/how-to/serve-a-model.md": serve_a_model,
     "docs/how-to/shape-questions.md": shape_questions,
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
     "docs/reference/record.md": record,
+    "docs/reference/verifiers.md": verifiers,
     "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
     "docs/tutorial/your-own-questions.md": your_own_questions,

@@ -39,6 +39,13 @@ def model_server(page: Page, **options: Any) -> None:
     }
 
 
+def judge_server(page: Page, host: str, says: str, model: str) -> None:
+    """A judge at an address of the page, which says the same of every answer."""
+    server = page.rest.enter_context(MockServer(models=[model], answer=says))
+    page.environ["JUDGE_KEY"] = "k"
+    page.replaced[f"{host}:8000"] = f"127.0.0.1:{server.port}"
+
+
 def own_port(page: Page) -> None:
     """Another port than the page's, which may be taken."""
     page.replaced[SHOWN_PORT] = free_port()
