@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -46,6 +47,11 @@ _OPTIONS = {
 }
 _LONGEST_SOCKET = 85
 """A socket's path has 107 bytes; ssh adds 17 while it makes one."""
+_SOCKETS = "gym-ssh-"
+"""What the names of folders with our sockets begin with."""
+_SOCKETS_LEFT = 3600.0
+"""Seconds after which such a folder without a connection was left behind; a connection is made within one
+minute, and ends `_PERSIST` seconds after its last use."""
 _PERSIST = 60
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds between two attempts to log in to a host that cannot be reached: twice as many each time."""
@@ -291,10 +297,42 @@ def _options() -> list[str]:
 def _socket_folder() -> str | None:
     """A private folder with a short path, or `None`."""
     for base in (tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", "")):  # noqa: S108 - mkdtemp makes a private folder
-        if base and len(os.fsencode(base)) + 16 <= _LONGEST_SOCKET and not re.search(r"[%\s\"']", base):
+        if (
+            base
+            and len(os.fsencode(base)) + len(f"/{_SOCKETS}12345678/s") <= _LONGEST_SOCKET
+            and not re.search(r"[%\s\"']", base)
+        ):
             with contextlib.suppress(OSError):
-                return tempfile.mkdtemp(prefix="gym-", dir=base)
+                _remove_left_sockets(base)
+                return tempfile.mkdtemp(prefix=_SOCKETS, dir=base)
     return None
+
+
+def _remove_left_sockets(base: str) -> None:
+    """Remove folders of sockets behind which nobody listens any more: of programs that were killed."""
+    for entry in os.scandir(base):
+        with contextlib.suppress(OSError):
+            if not entry.name.startswith(_SOCKETS) or not entry.is_dir(follow_symlinks=False):
+                continue
+            status = entry.stat(follow_symlinks=False)
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < _SOCKETS_LEFT:
+                continue
+            if os.path.lexists(socket_file := f"{entry.path}/s"):
+                if _listens(socket_file):
+                    continue
+                os.unlink(socket_file)
+            os.rmdir(entry.path)
+
+
+def _listens(socket_file: str) -> bool:
+    """Whether somebody listens at a socket; raises `OSError` where that cannot be known."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(1)
+        try:
+            asked.connect(socket_file)
+        except ConnectionRefusedError:
+            return False
+    return True
 
 
 def _end_master(argv: list[str], folder: str) -> None:

@@ -1,10 +1,15 @@
 """Attempts to log in to a host over ssh; what works is in ``tests/contracts/test_hosts.py``."""
 
+import os
+import socket
+import tempfile
 import threading
+import time
 
 import pytest
 
 from nemo_runs.clock import MovableClock
+from nemo_slurm import ssh
 from nemo_slurm.errors import LoginNeededError, NotConnectedError
 from nemo_slurm.ssh import SshHost
 
@@ -124,3 +129,31 @@ def test_a_person_who_asks_waits_seconds_and_not_minutes(site):
     site.clock.advance(1)
     site.fail(REFUSED, LoginNeededError)
     assert site.attempts == 2
+
+
+def made_at(folder, seconds_ago):
+    then = time.time() - seconds_ago
+    os.utime(folder, (then, then))
+    return folder
+
+
+def test_folders_of_sockets_that_killed_programs_left_are_removed_and_no_other(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as base, socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.setattr(tempfile, "tempdir", base)
+        paths = {
+            name: os.path.join(base, f"gym-ssh-{name}") for name in ("empty", "dead", "live", "new", "more")
+        }
+        for path in (*paths.values(), os.path.join(base, "gym-other")):
+            os.mkdir(path)
+        listening.bind(f"{paths['live']}/s")
+        listening.listen()
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(f"{paths['dead']}/s")
+        open(f"{paths['more']}/notes", "w").close()
+        for name in os.listdir(base):
+            made_at(os.path.join(base, name), 10 if name == "gym-ssh-new" else 7200)
+        made = ssh._socket_folder()
+        assert made is not None
+        left = {os.path.basename(made), "gym-ssh-live", "gym-ssh-new", "gym-ssh-more", "gym-other"}
+        assert set(os.listdir(base)) == left
+        assert os.listdir(paths["live"]) == ["s"]

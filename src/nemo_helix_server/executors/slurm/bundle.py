@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from nemo_helix_server.engines.sources import PACKAGES, package_folder
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
-from nemo_slurm.errors import CommandFailedError, PathExistsError
+from nemo_slurm.errors import CommandFailedError, PathExistsError, SlurmError
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import missing_paths, quoted_header
 
@@ -36,6 +36,8 @@ _OF_SERVER = (
     "storage/run_files.py",
 )
 _ON_CLUSTER = "executors/slurm/on_cluster"
+_NOT_THERE = 3
+"""Status of the shell where the folder that the root is to be in is missing."""
 _LEFT_OUT = frozenset({"__pycache__"})
 
 
@@ -62,16 +64,16 @@ class ClusterSources:
         if len(missing) == len(self.files):
             # where it is there all the same, another service was faster, or a purge has left the folders
             with contextlib.suppress(PathExistsError):
-                self._copy(host, folder)
+                self._copy(host, where, folder)
                 return folder
         if missing:
-            self._complete(host, folder)
+            self._complete(host, where, folder)
         return folder
 
-    def _complete(self, host: Host, folder: PurePosixPath) -> None:
+    def _complete(self, host: Host, where: ClusterFolder, folder: PurePosixPath) -> None:
         """Bring what is not there; what is there may be in use, and stays."""
         beside = folder.with_name(f"{folder.name}.again-{secrets.token_hex(4)}")
-        self._copy(host, beside)
+        self._copy(host, where, beside)
         values = quoted_header(folder=str(folder), beside=str(beside))
         # links are there at once and whole; what `cp -n` says of files that are there differs by version
         done = host.run(
@@ -85,8 +87,13 @@ class ClusterSources:
         paths = [str(folder / name) for name, _ in self.files]
         return [self.files[number][0] for number in missing_paths(host, paths, test="-f")]
 
-    def _copy(self, host: Host, folder: PurePosixPath) -> None:
-        made = host.run(quoted_header(parent=str(folder.parent)) + 'umask 077; mkdir -p -- "$parent"')
+    def _copy(self, host: Host, where: ClusterFolder, folder: PurePosixPath) -> None:
+        values = quoted_header(parent=str(folder.parent), above=str(where.root.parent))
+        # a root that is mistyped, or on storage that is not mounted now, must not be made somewhere else
+        made = host.run(f'{values}[ -e "$above" ] || exit {_NOT_THERE}; umask 077; mkdir -p -- "$parent"')
+        if made.status == _NOT_THERE:
+            above = f"{where.root.parent} on {host.label}"
+            raise SlurmError(f"config.root: there is no folder {above}; make it, or correct the path")
         if made.status:
             raise CommandFailedError(["mkdir"], made.status, made.stderr, where=host.label)
         with tempfile.TemporaryDirectory(prefix="baton-code-") as temporary:

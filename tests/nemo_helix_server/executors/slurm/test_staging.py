@@ -12,6 +12,7 @@ from nemo_helix_server.executors.slurm.connection import (
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.staging import StagingError, files_of, push
+from nemo_slurm.errors import SlurmError
 
 pytestmark = pytest.mark.services
 
@@ -243,3 +244,13 @@ def test_what_setup_lines_print_is_no_part_of_an_answer(connection):
         loud.prepare([loud.folder.root])
     address = ClusterAddress(None, connection.address.root, sys.executable, ("echo loading", "echo more >&2"))
     assert ClusterConnection(address, ClusterSources.of_service()).prepare([loud.folder.root]).free_bytes > 0
+
+
+def test_a_root_that_may_be_mistyped_is_not_made(tmp_path):
+    address = ClusterAddress(None, str(tmp_path / "scrach" / "ada" / "baton"), sys.executable)
+    with pytest.raises(SlurmError) as caught:
+        ClusterConnection(address, ClusterSources.of_service()).prepare([])
+    assert str(caught.value) == (
+        f"config.root: there is no folder {tmp_path}/scrach/ada on this machine; make it, or correct the path"
+    )
+    assert list(tmp_path.iterdir()) == []

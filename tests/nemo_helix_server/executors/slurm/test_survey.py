@@ -76,12 +76,20 @@ def looked(tmp_path: Path, **settings: Any) -> HostSurvey:
 
 @pytest.mark.services
 def test_the_script_makes_the_root_for_its_owner_and_leaves_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
     found = looked(tmp_path, root=tmp_path / "a folder" / "it's")
     assert (found.owner, found.mode, found.unwritable) == (os.getuid(), 0o700, "")
     assert found.free_bytes
     assert found.ahead == 0.0
     assert os.listdir(tmp_path / "a folder" / "it's") == []
     assert found.sees_service is True  # it is this machine
+
+
+@pytest.mark.services
+def test_a_root_that_may_be_mistyped_is_not_made(tmp_path: Path) -> None:
+    found = looked(tmp_path, root=tmp_path / "scrach" / "ada" / "baton")
+    assert found.unwritable == f"there is no folder {tmp_path}/scrach/ada; make it, or correct the path"
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.services

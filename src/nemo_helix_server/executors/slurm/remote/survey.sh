@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What a profile finds on this host: a line each, a word and what is so behind a tab. Values: root (the storage root,
-# made where it is missing), setup (lines of bash), pythons (interpreters), probe (a program of Python that says what it
+# made where only it is missing), setup (lines of bash), pythons (interpreters), probe (a program of Python that says what it
 # has), wanted (its argument, one for each interpreter), programs and files to look for, service (a folder).
 : "${root:?}" "${setup=}" "${probe:?}" "${service=}"
 declare -a pythons wanted programs files
@@ -10,7 +10,10 @@ say() { printf '%s\t%s\n' "$1" "$(tr '\n\t' '  ' <<<"$2")"; }
 say clock "$(date +%s.%N)"
 say user "$(id -u)"
 [ -z "$service" ] || say service "$(stat -c %i -- "$service" "$service/.." 2>/dev/null)"
-if said=$(mkdir -p -- "$root" 2>&1) && said=$(mktemp "$root/.check.XXXXXX" 2>&1); then
+if above=$(dirname -- "$root") && [ ! -e "$above" ]; then
+  # it may be mistyped, and the check must not make what would hide that
+  say unwritable "there is no folder $above; make it, or correct the path"
+elif said=$(mkdir -p -- "$root" 2>&1) && said=$(mktemp "$root/.check.XXXXXX" 2>&1); then
   rm -f -- "$said"
   say root "$(stat -L -c '%u %a' -- "$root")"
   say free "$(df -Pk -- "$root" | awk 'NR == 2 { print $4 }')"
