@@ -189,6 +189,11 @@ def utc_text(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc_minute(seconds: float) -> str:
+    """UTC seconds as people read them in sentences, ``2027-01-15 08:00 UTC``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def utc_second(seconds: float) -> str:
     """UTC seconds as people read them in tables and headings, ``2027-01-15T08:00:00Z``."""
     return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")

@@ -193,7 +193,7 @@ _PARTS: tuple[tuple[str, Callable[[object], bool]], ...] = (
     ("started_at", _is_moment),
     ("ended_at", _is_moment),
     ("failed_nodes", _are_nodes),
-    *((name, _is_text) for name in ("interrupted", "reason", "place")),
+    *((name, _is_text) for name in ("interrupted", "reason", "place", "unseen")),
     *((name, _is_fact) for name in ("out_of_memory", "timed_out", "stopped", "asked", "never_started")),
 )
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nemo_helix_server.executors import options
 from nemo_helix_server.executors.base import (
@@ -26,12 +26,14 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.request_queue import RequestQueue
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_runs.clock import Clock, GrowingPause
+from nemo_runs.clock import Clock, GrowingPause, utc_minute
 
 _LOG = logging.getLogger(__name__)
 _STARTS = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds until a start that failed is tried again; twice as many each time."""
+_LOOKS_LATE, _LEAST_LATE = 3, 15.0
+"""After so many intervals, and so many seconds, without a look it is said since when a run was not seen."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
 
 
@@ -49,6 +51,9 @@ class _Known:
     asked_at: float
     seen: RunObservation | None = None
     seen_at: float = 0.0
+    """When the newest look began that had an answer, by the monotonic clock."""
+    known_at: float | None = None
+    """When the newest look began that said what it does, in seconds since the epoch."""
     changed: int = 0
     """The number of the first look that may say something of it: it was started or stopped before that."""
     request: int | None = None
@@ -116,7 +121,7 @@ class BackgroundLane:
 
     def look(self) -> None:
         """Ask the other executor once about all runs that are asked about and have not ended."""
-        now = self._clock.monotonic()
+        now, date = self._clock.monotonic(), self._clock.seconds()
         with self._lock:
             self._looks += 1
             number = self._looks
@@ -139,7 +144,7 @@ class BackgroundLane:
             return
         self._problem = ""
         with self._lock:
-            changed = [self._note(token, one, requests, number, now) for token, one in seen.items()]
+            changed = [self._note(token, one, requests, number, (now, date)) for token, one in seen.items()]
         for token, one in seen.items():
             if one.state in _OVER:
                 self._requests.forget(token)
@@ -297,27 +302,51 @@ class BackgroundLane:
             why = f": {self._problem}" if self._problem else ""
             return RunObservation(RunState.UNKNOWN, reason=f"it has not been looked at yet{why}")
         age = now - known.seen_at
-        if age <= self._stale_after or _is_over(known):
+        if _is_over(known):
             return known.seen
+        if age <= self._stale_after:
+            return replace(known.seen, unseen=self._unseen(known, known.seen, age))
         why = f": {self._problem}" if self._problem else ""
         return RunObservation(
             RunState.UNKNOWN,
             started_at=known.seen.started_at,
             # the same words from look to look: they are noted
             reason=f"it was seen last more than {self._stale_after:g} seconds ago{why}",
+            unseen=self._unseen(known, known.seen, age),
         )
 
+    def _unseen(self, known: _Known, seen: RunObservation, age: float) -> str:
+        """Since when it was not seen, and why; empty while the newest look is a good one."""
+        late = age > max(_LOOKS_LATE * self._interval, _LEAST_LATE)
+        silent = seen.reason if seen.state is RunState.UNKNOWN else ""
+        why = seen.unseen or silent
+        if late:
+            why = self._problem or why or "the look at it takes long"
+        if not why or known.known_at is None:
+            return why if seen.unseen else ""
+        return f"not seen since {utc_minute(known.known_at)}: {why}"
+
     def _note(
-        self, token: str, seen: RunObservation, requests: dict[str, int | None], number: int, at: float
+        self,
+        token: str,
+        seen: RunObservation,
+        requests: dict[str, int | None],
+        number: int,
+        at: tuple[float, float],
     ) -> bool:
-        """Keep what a look has found; whether that is something else than before."""
+        """Keep what a look has found; whether that is something else than before.
+
+        ``at``: when it began, by the monotonic clock, and in seconds since the epoch.
+        """
         known = self._known.get(token)
         if known is None or number < known.changed:
             return False
         if token in requests:
             known.request = max(filter(None, (known.request, requests[token])), default=None)
             known.request_known = True
-        before, known.seen, known.seen_at = known.seen, seen, at
+        before, known.seen, known.seen_at = known.seen, seen, at[0]
+        if seen.state is not RunState.UNKNOWN and not seen.unseen:
+            known.known_at = at[1]
         return before != seen
 
     def _outdate(self, run: StepRun) -> None:

@@ -285,3 +285,18 @@ def test_a_start_that_fails_in_the_same_way_again_and_again_is_logged_once(two, 
     two.passes(4)
     assert two.problem(job) == "its start is tried again: the login node is away"
     assert len([one for one in caplog.messages if "the login node is away" in one]) == 1
+
+
+@pytest.mark.parametrize("act", [None, "pause", "cancel"])
+def test_a_run_that_was_not_seen_lately_says_so_on_its_job_whatever_is_asked_of_it(two, monkeypatch, act):
+    job = two.running("odd")
+    unseen = "not seen since 2026-11-30 16:40 UTC: lab cannot be asked"
+    late = RunObservation(RunState.RUNNING, unseen=unseen)
+    monkeypatch.setattr(two.odd, "observe", lambda runs: {run.token: late for run in runs})
+    if act:
+        getattr(two.place, act)(job)
+    two.passes(2)
+    assert two.problem(job) == unseen
+    monkeypatch.undo()
+    two.passes(2)
+    assert two.problem(job) is None

@@ -14,11 +14,12 @@ from nemo_helix_server.executors.base import (
     ExecutorError,
     Launch,
     NeverPossibleError,
+    RunObservation,
     RunState,
 )
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.request_queue import RequestQueue
-from nemo_runs.clock import MovableClock
+from nemo_runs.clock import MovableClock, utc_minute
 
 LAUNCH = Launch(("true",), {})
 
@@ -550,3 +551,45 @@ def test_what_fails_again_in_the_same_way_is_logged_once(site, caplog):
         site.clock.advance(1)
     said = [one.getMessage() for one in caplog.records if "tried again" in one.getMessage()]
     assert len(said) == 1
+
+
+def test_what_was_not_seen_for_some_looks_says_since_when_and_why_though_it_still_counts(site):
+    started(site)
+    since = utc_minute(site.clock.seconds())
+    site.remote.away = "the login node is away"
+    site.clock.advance(15)
+    site.executor.look()
+    assert site.seen().unseen == ""
+    site.clock.advance(1)
+    assert site.seen().state is RunState.RUNNING
+    assert site.seen().unseen == f"not seen since {since}: ExecutorError: the login node is away"
+    said = site.seen().unseen
+    site.clock.advance(3600)
+    assert (site.seen().state, site.seen().unseen) == (RunState.UNKNOWN, said)
+    site.remote.away = ""
+    site.executor.look()
+    assert (site.seen().state, site.seen().unseen) == (RunState.RUNNING, "")
+
+
+def test_a_look_that_takes_long_is_named_where_nothing_has_failed(site):
+    started(site)
+    site.clock.advance(20)
+    assert site.seen().unseen.endswith(": the look at it takes long")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        RunObservation(RunState.UNKNOWN, reason="lab cannot be asked"),
+        RunObservation(RunState.RUNNING, unseen="lab cannot be asked"),
+    ],
+)
+def test_a_look_that_learns_nothing_or_not_all_is_no_sight_of_the_run(site, seen):
+    started(site)
+    since = utc_minute(site.clock.seconds())
+    site.remote.observe = lambda runs: {run.token: seen for run in runs}
+    for _ in range(3):
+        site.clock.advance(60)
+        site.seen()
+        site.executor.look()
+        assert site.seen().unseen == f"not seen since {since}: lab cannot be asked"

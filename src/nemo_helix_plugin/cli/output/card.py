@@ -70,9 +70,7 @@ def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     found = job_state.details(job)
     yield from _progress(found, display)
     yield from _going_on(found)
-    reason = job_state.reason(job)
-    if reason:
-        yield "reason", Text(cells.printable(reason))
+    yield from _reasons(job)
     failure = job_state.failure(job)
     if failure:
         yield "error", Text(cells.printable(failure), style="red")
@@ -109,6 +107,16 @@ def _progress(found: Record, display: cells.DisplayOptions) -> Iterator[Line]:
         "progress",
         shown if done is None else Text.assemble(cells.bar(done, BAR, unicode=display.unicode), " ", shown),
     )
+
+
+def _reasons(job: Record) -> Iterator[Line]:
+    """Why it has its status, and what its executor cannot do for it where that is something else."""
+    reason = job_state.reason(job)
+    if reason:
+        yield "reason", Text(cells.printable(reason))
+    problem = " ".join(str(job_state.details(job).get("executor_problem") or "").split())
+    if problem and problem != reason:
+        yield "problem", Text(cells.printable(problem), style="yellow")
 
 
 def _going_on(found: Record) -> Iterator[Line]:

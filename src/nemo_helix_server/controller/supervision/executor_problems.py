@@ -66,9 +66,10 @@ class ExecutorProblems:
         unseen = {token: one for token, one in seen.items() if one.state is RunState.UNKNOWN}
         self._unseen_since = {token: self._unseen_since.get(token, now) for token in unseen}
         self._unseen = {
-            token: f"it cannot be seen at the moment: {one.reason or 'its executor does not say why'}"
-            for token, one in unseen.items()
-            if now - self._unseen_since[token] >= _UNSEEN
+            token: one.unseen
+            or f"it cannot be seen at the moment: {one.reason or 'its executor does not say why'}"
+            for token, one in seen.items()
+            if (now - self._unseen_since[token] >= _UNSEEN if token in unseen else one.unseen)
         }
 
     def note(self, live: Sequence[StepContext]) -> bool:

@@ -149,7 +149,7 @@ class ClusterLooks:
         look: ClusterLook | None,
         problem: str,
     ) -> dict[str, RunObservation]:
-        now = self._now()
+        now, unseen = self._now(), ""
         try:
             now = self._refresh(connection, list(runs)) or now
             self._problems.pop(connection.address, None)
@@ -160,7 +160,7 @@ class ClusterLooks:
             problem = f"the files of {connection.address.shown} cannot be read: {error}"
             if self._problems.get(connection.address) != problem:
                 _LOG.warning("%s", problem)
-            self._problems[connection.address] = problem
+            self._problems[connection.address] = unseen = problem
             # without its files an end would be taken for another one
             look = None
         seen = {run: self._seen(run, known, look, now) for run, known in runs.items()}
@@ -171,7 +171,7 @@ class ClusterLooks:
         }
         if over:
             self._finish(connection, over, look)
-        return {run.token: one for run, one in seen.items()}
+        return {run.token: replace(one, unseen=unseen) for run, one in seen.items()}
 
     def _settled(
         self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]

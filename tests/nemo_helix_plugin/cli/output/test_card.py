@@ -76,3 +76,13 @@ def test_a_step_between_two_allocations_says_what_it_waits_for() -> None:
     step = {"name": "training", "status": "queued", "status_details": {"goes_on": waits}}
     text = printed({"status": "active", "status_details": {"goes_on": waits}}, {"steps": [step]})
     assert text.count(waits) == 2
+
+
+def test_a_run_that_is_not_seen_says_so_beside_its_progress_and_its_reason() -> None:
+    unseen = "not seen since 2026-11-30 16:40 UTC: lab cannot be asked"
+    for status in ("active", "pausing", "cancelling"):
+        details = {"step": 85, "max_steps": 600, "executor_problem": unseen}
+        assert printed({"status": status, "status_details": details}).count(unseen) == 1
+        text = printed({"status": status, "status_details": {**details, "message": "it goes on"}})
+        assert "it goes on" in text
+        assert text.count(unseen) == 1
