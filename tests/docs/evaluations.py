@@ -155,15 +155,17 @@ def add_a_verifier(page: Page) -> None:
     page.write("installed/my_package-1.dist-info/entry_points.txt", points)
     benchmark(page, page.yaml(), "short")
     assert "score      100.0%" in page.said
-    agent, verifier = page.next("python").text, page.next("python").text
+    agent, refusal, wordy = (page.next("python").text for _ in range(3))
     page.write("installed/my_package/twice.py", agent)
     length = (page.folder / "installed/my_package/length.py").read_text()
-    page.write("installed/my_package/length.py", length + verifier)
-    more = "refusal = my_package.length:RefusalVerifier\n"
+    page.write("installed/my_package/length.py", length + refusal + wordy)
+    more = "refusal = my_package.length:RefusalVerifier\nwordy = my_package.length:WordyVerifier\n"
     more += "[nemo_gym.agents]\ntwice = my_package.twice:TwiceAgent\n"
     page.write("installed/my_package-1.dist-info/entry_points.txt", points + more)
     benchmark(page, {"agent": {"type": "twice"}, "verifier": {"type": "refusal"}}, "twice")
     assert "score      0.0%" in page.said
+    benchmark(page, {"verifier": {"type": "wordy"}}, "wordy")
+    assert "metric     longest 9; of the whole run" in page.said
 
 
 def grade_with_a_judge(page: Page) -> None:

@@ -52,7 +52,7 @@ def write_mlflow(head: dict[str, Any], rows: Iterator[list[Any]]) -> None:
     folder = Path(head["folder"])
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
     client = mlflow.MlflowClient()
-    experiment = client.create_experiment(head["project"], artifact_location=str(folder / "artifacts"))
+    experiment = client.create_experiment(head["project"], artifact_location=str(folder / "mlartifacts"))
     run = client.create_run(experiment, run_name=head["name"], tags=dict(head["labels"]))
     for name, value in head["config"].items():
         client.log_param(run.info.run_id, name.replace(" ", "_"), str(value)[:6000])

@@ -669,7 +669,11 @@ def test_a_grader_that_raises_costs_no_answer_and_is_told_by_file_and_line(run, 
         dead = server.base_url
     assert status == 76
     where = f"{tmp_path / 'site' / 'odd_grader.py'}:14, in verify"
-    assert f"grading an answer failed (KeyError): 'no such option' ({where}). The answer is kept." in err
+    whose = "the verifier 'odd' of the package odd"
+    assert (
+        f"grading an answer failed (KeyError): {whose}: 'no such option' ({where}). The answer is kept."
+        in err
+    )
     assert "8 have an answer, but grading it failed" in err
     failures = (tmp_path / "out" / "rollouts_failures.jsonl").read_text().splitlines()
     assert where in json.loads(failures[0])["_ng_failure_message"]
