@@ -89,7 +89,7 @@ class WriterHold:
                 self._mark = self._put({**self._record, RELEASED: time.time()})
 
     def _put(self, record: dict[str, Any]) -> tuple[int, int, int]:
-        replace_file(self._path, json.dumps(record).encode("ascii") + b"\n")
+        replace_file(self._path, json.dumps(record).encode("ascii") + b"\n", mode=None)
         return _mark(self._path)
 
     def _replaced(self) -> str:

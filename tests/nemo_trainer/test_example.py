@@ -1,4 +1,5 @@
 import json
+import os
 import random
 import signal
 import time
@@ -15,6 +16,7 @@ from nemo_trainer.contract import (
     verify_outputs,
     write_control,
 )
+from nemo_trainer.contract.allocation import Allocation, write_allocation
 
 pytestmark = pytest.mark.services
 
@@ -171,3 +173,15 @@ def test_other_data_under_a_checkpoint_is_exit_4(tmp_path):
     run(tmp_path, "--steps", "5")
     _, _, err = run(tmp_path, "--steps", "8", "--seed", "2", expect=4)
     assert "belongs to other inputs: data" in err
+
+
+def test_files_of_a_training_are_what_its_umask_leaves_of_them(tmp_path):
+    before = os.umask(0o077)
+    try:
+        run(tmp_path / "t", "--steps", "6", "--save-every", "2", "--step-seconds", "0")
+        write_allocation(tmp_path / "t" / "allocation.json", Allocation(ends_at=1.0, by="Slurm", at=0.0))
+    finally:
+        os.umask(before)
+    made = [path for path in (tmp_path / "t").rglob("*") if not path.is_symlink()]
+    assert len(made) > 8
+    assert [path for path in made if path.stat().st_mode & 0o077] == []

@@ -74,14 +74,18 @@ def write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def write_new(path: Path, data: bytes, mode: int, *, durable: bool = True) -> None:
-    """Create or overwrite a file that nobody else reads yet, durably or not; the mode is set exactly."""
+def write_new(path: Path, data: bytes, mode: int | None, *, durable: bool = True) -> None:
+    """Create or overwrite a file that nobody else reads yet, durably or not.
+
+    The mode is set exactly; `None`: it is what the umask leaves of 0666.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with full_disk_named(path):
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, 0o666 if mode is None else 0o600)
         try:
             write_all(descriptor, data)
-            os.fchmod(descriptor, mode)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             if durable:
                 os.fsync(descriptor)
         finally:

@@ -29,10 +29,11 @@ __all__ = [
 ]
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int | None = 0o644, durable: bool = True) -> None:
     """Put ``data`` at ``path``; a reader, or a crash at any moment, meets the old bytes or the new ones.
 
-    ``mode`` is set exactly, regardless of the umask. Raises `DiskFullError` when the data does not fit.
+    ``mode`` is set exactly, regardless of the umask; `None`: it is what the umask leaves of 0666.
+    Raises `DiskFullError` when the data does not fit.
     Without ``durable`` the disk is not waited for: a crash of the machine, and only that, may leave less.
     """
     with temporary_beside(path) as temporary:

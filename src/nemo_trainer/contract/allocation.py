@@ -51,4 +51,4 @@ def read_allocation(path: Path) -> Allocation | None:
 
 def write_allocation(path: Path, allocation: Allocation) -> None:
     """Replace the file; raises `nemo_runs.errors.DiskFullError` when it does not fit."""
-    replace_file(path, json.dumps(asdict(allocation)).encode("ascii") + b"\n")
+    replace_file(path, json.dumps(asdict(allocation)).encode("ascii") + b"\n", mode=None)

@@ -56,5 +56,5 @@ def write_control(path: Path, control: Control) -> bool:
         present.seq >= control.seq or (control.generation and present.generation > control.generation)
     ):
         return False
-    replace_file(path, json.dumps(asdict(control)).encode("ascii") + b"\n")
+    replace_file(path, json.dumps(asdict(control)).encode("ascii") + b"\n", mode=None)
     return True

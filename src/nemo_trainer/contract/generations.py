@@ -192,7 +192,7 @@ def record_takeover(trainer_path: Path, number: int, takeover: Takeover, *, dura
     """
     place = claim_file(trainer_path, number).with_name(f"{number}{_TAKEOVER}")
     if not place.exists():
-        replace_file(place, json.dumps(asdict(takeover)).encode("ascii") + b"\n", durable=durable)
+        replace_file(place, json.dumps(asdict(takeover)).encode("ascii") + b"\n", mode=None, durable=durable)
 
 
 def newest_file(path: Path) -> Path:
@@ -307,7 +307,7 @@ def _create(place: Path, data: bytes) -> None:
     Without them the name comes first, and stays whatever becomes of the content: others may have seen it.
     """
     with temporary_beside(place) as temporary:
-        write_new(temporary, data, 0o644)
+        write_new(temporary, data, None)
         try:
             os.link(temporary, place, follow_symlinks=False)
         except FileExistsError:
@@ -322,7 +322,7 @@ def _create(place: Path, data: bytes) -> None:
 
 
 def _create_empty_first(place: Path, data: bytes) -> None:
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with contextlib.suppress(OSError):
             write_all(descriptor, data)

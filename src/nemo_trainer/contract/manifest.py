@@ -118,7 +118,7 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Put the manifest there, durably; everything that it names must be on the disk by then."""
-    replace_file(folder / MANIFEST, encode_manifest(manifest))
+    replace_file(folder / MANIFEST, encode_manifest(manifest), mode=None)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -51,7 +51,7 @@ def write_outputs(trainer_path: Path, outputs: Outputs, *, own_names: bool = Fal
     """
     value = {"schema": _SCHEMA, **asdict(outputs)}
     place = TrainerPaths(trainer_path, outputs.generation, own_names).outputs
-    replace_file(place, json.dumps(value, indent=1).encode("ascii") + b"\n")
+    replace_file(place, json.dumps(value, indent=1).encode("ascii") + b"\n", mode=None)
 
 
 def verify_outputs(trainer_path: Path, *, storage: Path, deep: bool) -> Sequence[str]:

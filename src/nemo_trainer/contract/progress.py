@@ -46,7 +46,7 @@ def write_progress(path: Path, fields: Mapping[str, Any], *, durable: bool) -> N
     """Replace the file; only a ``durable`` one waits for the disk."""
     data = json.dumps(fields, separators=(",", ":"), default=str).encode("ascii") + b"\n"
     if durable:
-        replace_file(path, data)
+        replace_file(path, data, mode=None)
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(data)

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 
 from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.executors.base import ResourceNeeds
-from nemo_helix_server.executors.slurm import job_script
+from nemo_helix_server.executors.slurm import job_script, ownership
 from nemo_helix_server.executors.slurm.connection import OLDEST_PYTHON, ClusterConnection
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
-from nemo_helix_server.executors.slurm.survey import OTHERS_WRITE, HostSurvey, Interpreter, survey
+from nemo_helix_server.executors.slurm.survey import HostSurvey, Interpreter, survey
 from nemo_helix_server.settings import EnginesSettings
 from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, ok, problem, unknown, warning
@@ -206,11 +206,9 @@ def _root(root: Path, seen: HostSurvey, label: str) -> Iterator[Finding]:
     if seen.unwritable:
         yield problem("storage", f"config.root: {root} on {label} cannot be written to: {seen.unwritable}.")
         return
-    if seen.owner != seen.user:
-        text = f"config.root: {root} on {label} belongs to user {seen.owner}, who could replace what jobs run"
-        yield problem("storage", f"{text}; name a folder of user {seen.user}, or one that is not there yet.")
-    elif seen.mode & OTHERS_WRITE:
-        yield problem("storage", f"config.root: others may write to {root} on {label}: chmod 700 {root}.")
+    why = ownership.why_not_ours(PurePosixPath(root), label, owner=seen.owner, user=seen.user, mode=seen.mode)
+    if why is not None:
+        yield problem("storage", f"{why}.")
     elif seen.mode & 0o055:
         yield warning("storage", f"config.root: others may look into {root} on {label}: chmod 700 {root}")
     else:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
+from nemo_helix_server.executors.slurm.ownership import require_ours
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.channel import tail
 from nemo_slurm.cluster import Cluster
@@ -154,8 +155,13 @@ class ClusterConnection:
         return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
 
     def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:
-        """Make folders for their owner alone; ``run`` is one that an allocation may have queued already."""
+        """Make folders for their owner alone; ``run`` is one that an allocation may have queued already.
+
+        Raises `NotOursError` where others could replace what jobs run.
+        """
         self._code_until = 0.0
+        # before any of our program runs there: what others could write may be theirs
+        require_ours(self.host, [self.folder.root, self.code_folder.parent, self.code_folder])
         request = {"op": "prepare", "folders": [str(folder) for folder in folders], "run": run and str(run)}
         answer = self.ask(request)
         if tuple(answer["python"]) < OLDEST_PYTHON:

@@ -37,6 +37,7 @@ def render(
         f"exec env -u PYTHONHOME PYTHONPATH={shlex.quote(str(code))} PYTHONNOUSERSITE=1 "
         f"{shlex.quote(settings.python)} -P -m {_PROGRAM} {shlex.quote(str(run))}"
     )
+    log = shlex.quote(str(run / folders.SCHEDULER_LOG))
     lines = [f"#SBATCH {word}" for word in _directives(settings, needs, name, run, exclude)]
     return "\n".join(
         [
@@ -44,6 +45,7 @@ def render(
             *lines,
             "unset SLURM_EXPORT_ENV  # it would keep srun from handing on the environment",
             "umask 077",
+            f"chmod go= -- {log}  # Slurm has made it, with a mode of its own",
             *settings.setup,
             program,
             "",

@@ -28,6 +28,7 @@ from nemo_helix_server.executors.slurm.connection import (
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.on_cluster import folders
+from nemo_helix_server.executors.slurm.ownership import NotOursError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
@@ -109,7 +110,7 @@ class ClusterStarts:
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
             self._hand_over(run, launch, submission, connection, again=known is not None or prepared.begun)
-        except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
+        except (UnusableClusterError, NotOursError, CommandMissingError, UnusableValueError) as error:
             raise NeverPossibleError(str(error)) from error
         except SchedulerRefusedError as error:
             if _may_pass(error):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_helix_server.engines import catalogue
+from nemo_helix_server.executors.slurm.ownership import OTHERS_WRITE
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import remote_script
@@ -29,10 +30,6 @@ print("found " + json.dumps([list(sys.version_info[:3]), missing, versions]))
 _BASH_LINE = re.compile(r"^\S*bash: line \d+: ")
 _SURVEY_TIMEOUT = 240.0
 """Seconds: each interpreter may take one minute to start on slow storage."""
-
-
-OTHERS_WRITE = 0o022
-"""Permissions of the root by which others could replace what jobs run."""
 
 
 @dataclass(frozen=True, slots=True)
