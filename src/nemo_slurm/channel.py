@@ -105,6 +105,19 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
                 stream.close()
 
 
+def says_full(text: str) -> bool:
+    """Whether a program said that what it was to write did not fit."""
+    return any(said in text for said in ("No space left on device", "Disk quota exceeded"))
+
+
+def reason_line(text: str) -> str:
+    """The line by which a program says why it does not run: the last of a traceback, otherwise its first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if "Traceback (most recent call last):" in lines else lines[0]
+
+
 def tail(text: str) -> str:
     """The last line that says something."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

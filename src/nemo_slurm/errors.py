@@ -3,6 +3,7 @@
 SlurmError
 ├── UnusableValueError          a value that cannot be written on an ``#SBATCH`` line or name a host
 ├── CommandFailedError          a command ended with a status that was not expected
+│   ├── StorageFullError            … since what was to be written did not fit
 │   └── RefusedError            the scheduler said no, in its own words
 │       ├── NotAcceptedError    … or never heard of the job: asking again is safe
 │       └── SubmitLimitError    … because too many jobs are queued already: later may help
@@ -20,6 +21,9 @@ A `NotReachableError` never means that a job is gone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+_LONGEST_TEXT, _BEGINNING = 800, 400
+"""Characters of what a command said that a message has, and how many of them are those that came first."""
 
 
 class SlurmError(Exception):
@@ -39,7 +43,18 @@ class CommandFailedError(SlurmError):
         self.text = text.strip()
         """What the command said, as it said it."""
         place = f" on {where}" if where else ""
-        super().__init__(f"{argv[0]}{place} ended with status {status}: {self.text or 'it said nothing'}")
+        shown = self.text or "it said nothing"
+        if len(shown) > _LONGEST_TEXT:
+            shown = f"{shown[:_BEGINNING]} … {shown[_BEGINNING - _LONGEST_TEXT :]}"
+        super().__init__(f"{argv[0]}{place} ended with status {status}: {shown}")
+
+
+class StorageFullError(CommandFailedError):
+    """What was to be written did not fit: the disk is full, or a quota is used up."""
+
+    def __init__(self, text: str, *, where: str, path: str) -> None:
+        super().__init__(["writing"], 1, text, where=where)
+        self.args = (f"no space is left at {path} on {where}",)
 
 
 class SchedulerRefusedError(CommandFailedError):

@@ -21,12 +21,13 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from nemo_slurm import transfer
-from nemo_slurm.channel import end_group, new_mark, tail, wrap
+from nemo_slurm.channel import end_group, new_mark, says_full, tail, wrap
 from nemo_slurm.errors import (
     CommandFailedError,
     NoSuchPathError,
     NotReachableError,
     SlurmError,
+    StorageFullError,
     UnusableValueError,
 )
 from nemo_slurm.remote_script import quoted_header, remote_script
@@ -157,6 +158,8 @@ class BashHost(ABC):
         folder = posixpath.dirname(_absolute(path))
         script = remote_script("nemo_slurm", "write", path=path, folder=folder, mode=f"{mode:o}")
         status, _, text = self._exchange(script, env={}, timeout=60, data=data)
+        if status and says_full(text):
+            raise StorageFullError(text, where=self.label, path=path)
         if status:
             raise CommandFailedError(["writing a file"], status, text, where=self.label)
 

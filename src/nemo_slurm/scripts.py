@@ -53,6 +53,11 @@ def options(values: Mapping[str, OptionValue], *, where: str) -> list[str]:
     return [_option(key, value, f"{where}.{key}") for key, value in values.items() if _is_given(value)]
 
 
+def is_path(text: str) -> bool:
+    """Whether a path can be that of a job's output: one word in which sbatch replaces nothing."""
+    return _WORD.fullmatch(text) is not None and "%" not in text
+
+
 def merged(*parts: tuple[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue]:
     """Join options of several places, each (where, options). One option with two values is refused."""
     found: dict[str, OptionValue] = {}

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nemo_slurm.channel import Channel, FileQuery, end_group, new_mark, tail, wrap
+from nemo_slurm.channel import Channel, FileQuery, end_group, new_mark, says_full, tail, wrap
 from nemo_slurm.errors import (
     ChangedError,
     CommandFailedError,
     NoSuchPathError,
     NotReachableError,
     PathExistsError,
+    StorageFullError,
 )
 from nemo_slurm.remote_script import remote_script
 
@@ -68,6 +69,8 @@ def copy_in(host: Channel, local: Path, remote: str) -> None:
     status, _, text = host.finish(host.start(), feed, mark, _IDLE + size / _SLOWEST)
     if status == 45:
         raise PathExistsError(f"{remote} is there already on {host.label}; nothing was copied")
+    if status and says_full(text):
+        raise StorageFullError(text, where=host.label, path=parent)
     if status:
         raise CommandFailedError(["copying files"], status, text, where=host.label)
 

@@ -1,6 +1,5 @@
 """A chain on the real Slurm whose disk is really full: jobs end without a retry, and it goes on."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 from tests.local_jobs import Workplace
 from tests.slurm.chains import QUICK, Chains
 from tests.slurm.lab import RealSlurm
+from tests.small_disk import fill, small_disk
 
 from nemo_gym.rollouts.scores.certificate import certify
 
@@ -16,13 +16,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]
 
 @pytest.fixture
 def small(slurm: RealSlurm) -> Iterator[Path]:
-    folder = slurm.folder / "small"
-    folder.mkdir()
-    argv = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(argv, capture_output=True, check=False).returncode:
-        pytest.skip("needs the right to mount a file system")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(slurm.folder / "small", megabytes=2) as folder:
+        yield folder
 
 
 def test_jobs_on_a_full_disk_cost_no_retry_and_the_chain_ends_by_itself_once_there_is_room(
@@ -36,13 +31,7 @@ def test_jobs_on_a_full_disk_cost_no_retry_and_the_chain_ends_by_itself_once_the
     chain.at_work(1)
     first = chain.waiting()
     ballast = small / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        for size in (65536, 4096):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                pass
+    fill(small)
     chain.times_out(chain.first)
     # the successor cannot begin, and queues another one
     second = chain.waiting(first)

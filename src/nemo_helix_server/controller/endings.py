@@ -181,6 +181,9 @@ def _how(seen: RunObservation) -> str:
 
 
 def _failure(facts: StepFacts, seen: RunObservation, now: float) -> Move:
+    if seen.disk_full and not seen.stopped:
+        why = f"the step {facts.name} {_how(seen)}, and the disk is full"
+        return Move(StatusEvent.FAILED, why, StatusReason.DISK_FULL, failed=True)
     if seen.state is RunState.LOST:
         why = f"the step {facts.name} was lost: {seen.reason or 'how it ended is not on record'}"
         return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)

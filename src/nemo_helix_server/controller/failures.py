@@ -84,6 +84,7 @@ def _facts(
         exit_status=seen.exit_status,
         signal=seen.signal or None,
         out_of_memory=seen.out_of_memory,
+        disk_full=seen.disk_full,
         timed_out=seen.timed_out,
         lost=seen.state is RunState.LOST,
         environment_changed="image_digest_warning" in step.status_details,

@@ -194,7 +194,10 @@ _PARTS: tuple[tuple[str, Callable[[object], bool]], ...] = (
     ("ended_at", _is_moment),
     ("failed_nodes", _are_nodes),
     *((name, _is_text) for name in ("interrupted", "reason", "place", "unseen")),
-    *((name, _is_fact) for name in ("out_of_memory", "timed_out", "stopped", "asked", "never_started")),
+    *(
+        (name, _is_fact)
+        for name in ("out_of_memory", "disk_full", "timed_out", "stopped", "asked", "never_started")
+    ),
 )
 
 

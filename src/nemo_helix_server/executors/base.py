@@ -151,6 +151,8 @@ class RunObservation:
     ended_at: float | None = None
     out_of_memory: bool = False
     """The kernel or the memory limit ended it."""
+    disk_full: bool = False
+    """It failed, and the disk had no space for what it or its shim had to write."""
     timed_out: bool = False
     """Its time limit ended it."""
     stopped: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import resource
 import signal
@@ -23,7 +24,7 @@ from nemo_helix_server.executors.landlock import FileAccess, confine
 from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations, sizes
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.leases.machine_leases import Pool
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.command_watch import CommandWatch
@@ -66,6 +67,8 @@ class ShimOrder:
     fifo: str | None
     leases: str | None
     file_access: FileAccess | None
+    full_disk_seconds: float = math.inf
+    """How long the end is tried to be recorded while the disk is full."""
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> ShimOrder:
@@ -87,6 +90,9 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
         span = boot_clock.Span()
         me = trees.identify()
         mine = run_files.make_claim(order.folder, run_files.RunClaim(me, span.began))
+        if mine:
+            with contextlib.suppress(RunsError, OSError):  # its end may find room all the same
+                run_files.reserve(order.folder)
         claimed(mine)
         if not mine:
             return
@@ -99,7 +105,7 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
         else:
             end = _run(order, signals, span)
             _release_leases(order)
-        patiently(lambda: run_files.write_end(order.folder, end))
+        patiently(lambda: run_files.write_end(order.folder, end), seconds=order.full_disk_seconds)
         run_files.wake(order.fifo)
 
 
@@ -132,7 +138,12 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         if not watch.command.ended():
             pump.start()
             identity = watch.command.identity
-            patiently(lambda: run_files.write_started(order.folder, identity, span.now()), signals)
+            with contextlib.suppress(DiskFullError):  # it runs all the same, or was asked to end
+                patiently(
+                    lambda: run_files.write_started(order.folder, identity, span.now()),
+                    signals,
+                    seconds=order.full_disk_seconds,
+                )
             run_files.wake(order.fifo)
             watch.until_end(limits)
     finally:
@@ -149,6 +160,7 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         timed_out=limits.timed_out,
         stopped=limits.stopped,
         reason=limits.reason or ended.sentence,
+        disk_full=log.is_full and ended.shell_status != 0,
     )
 
 

@@ -277,6 +277,7 @@ def _ended(folder: Path, claim: run_files.RunClaim) -> RunObservation | None:
                 started_at=end.started_at,
                 ended_at=end.ended_at,
                 out_of_memory=end.out_of_memory,
+                disk_full=end.disk_full,
                 timed_out=end.timed_out,
                 stopped=end.stopped,
                 asked=run_files.read_stop(folder) is not None,

@@ -23,6 +23,8 @@ class ExitFacts:
     signal: int | None = None
     out_of_memory: bool = False
     """The kernel, or the memory limit of the step, ended it."""
+    disk_full: bool = False
+    """The disk had no space for the last that it or its shim had to write."""
     timed_out: bool = False
     """The time limit of the step ended it."""
     lost: bool = False
@@ -93,6 +95,8 @@ def _from_end(facts: ExitFacts) -> FailureCause | None:
         return _memory(facts)
     if facts.timed_out:
         return _time(facts)
+    if facts.disk_full:
+        return _full_disk(facts)
     if facts.lost or facts.exit_status is None:
         return FailureCause(
             StatusReason.LOST, "the workload is gone and left no exit status", None, resumable=True
@@ -212,7 +216,7 @@ def _gpu_memory(_facts: ExitFacts, _found: re.Match[str]) -> FailureCause:
     )
 
 
-def _full_disk(facts: ExitFacts, _found: re.Match[str]) -> FailureCause:
+def _full_disk(facts: ExitFacts) -> FailureCause:
     return FailureCause(
         StatusReason.DISK_FULL,
         "the disk is full",
@@ -258,7 +262,7 @@ _NO_MODULE = r"\bNo module named '?(?P<module>[\w.]+)'?"
 _NO_NAME = r"ImportError: cannot import name '(?P<name>[\w.]+)' from '(?P<module>[\w.]+)'"
 _SIGNS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(_GPU_FULL, re.IGNORECASE), _gpu_memory),
-    (re.compile(_DISK_FULL, re.IGNORECASE), _full_disk),
+    (re.compile(_DISK_FULL, re.IGNORECASE), lambda facts, _found: _full_disk(facts)),
     (re.compile(_MEMORY_FULL, re.IGNORECASE), lambda facts, _found: _memory(facts)),
     (re.compile(_NO_MODULE), _missing_module),
     (re.compile(_NO_NAME), _other_version),

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.counts import counted
+from nemo_runs.durable.disk import is_full
 
 _CHUNK = 1 << 16
 LONGEST_LINE = 1 << 16
@@ -96,6 +97,8 @@ class Log:
         self._descriptor = self._open()
         self._size = os.fstat(self._descriptor).st_size
         self._lost = 0
+        self.is_full = False
+        """Whether the last lines were lost since the disk is full."""
 
     def write(self, stream: str, lines: list[str]) -> None:
         """Append lines."""
@@ -131,14 +134,16 @@ class Log:
             self._rotate()
         try:
             written = os.write(self._descriptor, data)
-        except OSError:
-            written = 0
+        except OSError as error:
+            written, self.is_full = 0, is_full(error)
         if written != len(data):
+            self.is_full = self.is_full or written > 0
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size)
             self._lost += len(lines)
             return False
         self._size += written
+        self.is_full = False
         return True
 
     def _rotate(self) -> None:

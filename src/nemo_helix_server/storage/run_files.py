@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.disk import read_regular, sync_folder, write_all, write_new
 from nemo_runs.durable.files import create_file, replace_file
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes.trees import ProcessIdentity
 
 CLAIM = "claim.json"
@@ -32,6 +32,8 @@ SHIM_LOG = "shim.log"
 CONFIG_FOLDER = "config"
 CONFIG_FILE = "job_step_config.json"
 
+_RESERVED_BYTES = 4096
+"""Of each file that is to be written though the disk is full: an end, a request."""
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999."""
 
@@ -86,6 +88,8 @@ class ExitRecord:
     reason: str
     never_started: bool = False
     """The command was not run, through no fault of its own: another start may."""
+    disk_full: bool = False
+    """It failed, and the last that was to be written in its folder did not fit."""
 
 
 def make_claim(folder: Path, claim: RunClaim) -> bool:
@@ -126,8 +130,54 @@ def read_started(folder: Path) -> tuple[ProcessIdentity, float] | None:
 
 
 def write_end(folder: Path, end: ExitRecord) -> None:
-    """Put the end on record, durably."""
-    replace_file(folder / EXIT, _line(asdict(end)), mode=0o600)
+    """Put the end on record, durably; on a full disk in the space that was reserved for it."""
+    write_small(folder, EXIT, _line(asdict(end)))
+    for name in (EXIT, CONTROL, STOP):
+        _reserved(folder, name).unlink(missing_ok=True)
+
+
+def reserve(folder: Path) -> None:
+    """Take the space of a run's end, and of requests to it, for when the disk is full.
+
+    Raises `DiskFullError` when it is full already.
+    """
+    for name in (EXIT, CONTROL, STOP):
+        write_new(_reserved(folder, name), b" " * _RESERVED_BYTES, 0o600)
+
+
+def write_small(folder: Path, name: str, data: bytes) -> None:
+    """Replace a small file of a run durably, on a full disk in the space that was reserved for it.
+
+    Raises `DiskFullError` where there is none.
+    """
+    try:
+        replace_file(folder / name, data, mode=0o600)
+    except DiskFullError:
+        if not _write_into_reserved(folder, name, data):
+            raise
+
+
+def _write_into_reserved(folder: Path, name: str, data: bytes) -> bool:
+    """Overwrite the file that has the space, and give it the name; whether that could be done."""
+    place = _reserved(folder, name)
+    try:
+        descriptor = os.open(place, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            write_all(descriptor, data)
+            os.ftruncate(descriptor, len(data))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        place.replace(folder / name)
+    except OSError:
+        return False
+    with contextlib.suppress(OSError):
+        sync_folder(folder)
+    return True
+
+
+def _reserved(folder: Path, name: str) -> Path:
+    return folder / f".{name}.reserved"
 
 
 def read_end(folder: Path) -> ExitRecord | None:
@@ -146,6 +196,7 @@ def read_end(folder: Path) -> ExitRecord | None:
             stopped=value["stopped"] is True,
             reason=str(value["reason"]),
             never_started=value.get("never_started") is True,
+            disk_full=value.get("disk_full") is True,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunsError(f"{folder / EXIT}: not the record of an end: {error!r}") from error

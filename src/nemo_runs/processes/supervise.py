@@ -8,6 +8,7 @@ is gone without it was killed. `main` is the same as a program of the standard l
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -133,17 +134,20 @@ def supervise(
     return end
 
 
-def patiently(write: Callable[[], Result], signals: Signals | None = None) -> Result:
+def patiently(
+    write: Callable[[], Result], signals: Signals | None = None, *, seconds: float = math.inf
+) -> Result:
     """Write something that must not get lost: while the disk is full, try again and again.
 
-    Given up, with `DiskFullError`, once ``signals`` say that the end of it all is wanted.
+    Given up, with `DiskFullError`, after ``seconds``, and once ``signals`` say that the end of it all is
+    wanted.
     """
-    pause = _FIRST_PAUSE
+    pause, give_up_at = _FIRST_PAUSE, time.monotonic() + seconds
     while True:
         try:
             return write()
         except DiskFullError as error:
-            if signals is not None and signals.cancelled:
+            if (signals is not None and signals.cancelled) or time.monotonic() >= give_up_at:
                 raise
             print(f"supervisor: {error}; trying again", file=sys.stderr, flush=True)
         if signals is None:

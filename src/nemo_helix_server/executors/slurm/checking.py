@@ -150,7 +150,13 @@ def _accepted(settings: SlurmSettings, provider: Provider, host: Host) -> Findin
         script = job_script.render(settings, needs_of(provider), name="check", run=folder, code=folder)
     except UnusableValueError as error:
         return problem(_TEST, f"{error}.")
-    return facts.accepts(host, script, about=_TEST, change="the profile")
+    return facts.accepts(host, script, about=_TEST, change=_keys_that_ask(settings))
+
+
+def _keys_that_ask(settings: SlurmSettings) -> str:
+    """The keys of a profile by which its steps ask for something of a node."""
+    keys = [key for key in ("gpu_type", "cpus", "memory", "constraint", "options") if getattr(settings, key)]
+    return f"the profile: {', '.join(f'config.{key}' for key in keys)}" if keys else "the profile"
 
 
 def _own_program(connection: ClusterConnection) -> Finding:

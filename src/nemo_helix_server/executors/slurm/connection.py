@@ -14,14 +14,16 @@ from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
 from nemo_helix_server.executors.slurm.ownership import require_ours
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
-from nemo_slurm.channel import tail
+from nemo_slurm.channel import reason_line
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import CommandFailedError, SlurmError
+from nemo_slurm.errors import CommandFailedError, SlurmError, StorageFullError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.remote_script import remote_script
 from nemo_slurm.ssh import SshHost, host_of
 
 OLDEST_PYTHON = (3, 11)
+_SETUP_IS_OVER = "baton: setup lines are over\n"
+"""What the script says before it starts the interpreter."""
 _CODE_SECONDS = 3600.0
 """How often it is looked whether all our sources are there: jobs that wait in the queue need them."""
 
@@ -118,7 +120,8 @@ class ClusterConnection:
         Setup lines are run where the interpreter is not found, or does not run, without them. Sources that
         have gone there, since sites purge files, are brought again.
         Raises `UnusableClusterError` when our program cannot run there, `nemo_slurm.errors.NotReachableError`
-        when there is no answer, `CommandFailedError` for what cannot be done.
+        when there is no answer, `StorageFullError` for what does not fit and `CommandFailedError` for
+        what else cannot be done.
         """
         done, answer = self._asked(request, timeout)
         if answer is None:
@@ -127,6 +130,8 @@ class ClusterConnection:
             done, answer = self._asked(request, timeout)
         if answer is None:
             raise self._explained(done.status, done.stderr)
+        if answer.get("full"):
+            raise StorageFullError(answer["error"], where=self.host.label, path=self.address.root)
         if "error" in answer:
             raise CommandFailedError([request["op"]], done.status, answer["error"], where=self.host.label)
         return answer
@@ -157,7 +162,7 @@ class ClusterConnection:
     def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:
         """Make folders for their owner alone; ``run`` is one that an allocation may have queued already.
 
-        Raises `NotOursError` where others could replace what jobs run.
+        Raises `OthersMayWriteError` where others could replace what jobs run.
         """
         self._code_until = 0.0
         # before any of our program runs there: what others could write may be theirs
@@ -178,11 +183,24 @@ class ClusterConnection:
         """Write a small file for its owner alone, whole or not at all."""
         self.host.write(str(path), data, mode=0o600)
 
+    def deliver(self, run: PurePosixPath, name: str, data: bytes) -> None:
+        """Write a request into the folder of a run that has begun, whether or not the storage is full.
+
+        Raises `StorageFullError` where it is, and the run has reserved no space.
+        """
+        self.ask({"op": "deliver", "run": str(run), "name": name, "data": data.decode()})
+
     def _explained(self, status: int, said: str) -> SlurmError:
-        last = tail(said) or f"it ended with status {status}"
+        _, reached, after = said.partition(_SETUP_IS_OVER)
+        if not reached and self.address.setup:
+            return UnusableClusterError(
+                f"config.setup: its lines end the shell on {self.host.label} with status {status}, before "
+                "the interpreter is tried; take out what leaves the shell, such as exit"
+            )
+        why = f"it said {line!r}" if (line := reason_line(after)) else f"it ended with status {status}"
         return UnusableClusterError(
-            f"the interpreter {self.address.python} on {self.host.label} cannot run what Baton needs there: "
-            f"{last}; name one of Python 3.11 or newer by the key python of the profile"
+            f"config.python: {self.address.python} on {self.host.label} cannot run what Baton needs there: "
+            f"{why}; name an interpreter of Python 3.11 or newer"
         )
 
 

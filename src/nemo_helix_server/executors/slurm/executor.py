@@ -57,6 +57,7 @@ from nemo_runs.clock import SystemClock
 from nemo_runs.findings import Finding, warning
 from nemo_slurm.errors import (
     SlurmError,
+    StorageFullError,
     UnusableValueError,
 )
 from nemo_slurm.observing import has_ended
@@ -183,9 +184,15 @@ class SlurmStepExecutor:
         if known is not None:
             connection = self._connections.of(known.address)
             with _executor_errors():
-                connection.write(PurePosixPath(self.storage.paths(run).control_file), staged.read_bytes())
+                there, signal = PurePosixPath(self.storage.paths(run).control_file), "USR1"
+                try:
+                    connection.deliver(there.parent, there.name, staged.read_bytes())
+                except StorageFullError:
+                    if control.want != "pause" or known.job is None:
+                        raise
+                    signal = "TERM"  # it saves what it can and leaves, without reading a request
                 if known.job is not None:
-                    connection.cluster.signal(known.job, "USR1")
+                    connection.cluster.signal(known.job, signal)
         os.replace(staged, here)
 
     def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
@@ -197,7 +204,12 @@ class SlurmStepExecutor:
             return
         connection, folder = self._connections.of(known.address), self.storage.job(run).run(run.token)
         with _executor_errors():
-            if connection.ask({"op": "give_up", "run": str(folder)})["mine"]:
+            try:
+                free = connection.ask({"op": "give_up", "run": str(folder)})["mine"]
+            except StorageFullError:
+                self._cancel_unheard(run, known, connection, grace_seconds)
+                return
+            if free:
                 # nothing of it has begun, and nothing will
                 job = known.job or connection.cluster.find(run.token, name=known.own_name)
                 if job is not None:
@@ -206,10 +218,23 @@ class SlurmStepExecutor:
                 return
             request = run_files.StopRequest(grace_seconds, stacks)
             if run_files.read_stop(self._folder(run)) != request:
-                connection.write(folder / run_files.STOP, json.dumps(request._asdict()).encode())
+                try:
+                    connection.deliver(folder, run_files.STOP, json.dumps(request._asdict()).encode())
+                except StorageFullError:
+                    self._cancel_unheard(run, known, connection, grace_seconds)
+                    return
                 run_files.write_stop(self._folder(run), request)
             if known.job is not None:
                 connection.cluster.signal(known.job, "TERM")
+
+    def _cancel_unheard(
+        self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection, grace_seconds: float
+    ) -> None:
+        """Have the scheduler end a job that no request can reach, since its storage is full."""
+        job = known.job or connection.cluster.find(run.token, name=known.own_name)
+        if job is not None:
+            run_files.write_stop(self._folder(run), run_files.StopRequest(grace_seconds, False))
+            connection.cluster.cancel([job])
 
     def end_chain(self, run: StepRun) -> None:
         """See `base.Continues`."""
@@ -239,7 +264,8 @@ class SlurmStepExecutor:
                 # its program reads that when it is signalled, and whatever it finds then is asked for
                 stop = run_files.StopRequest(_GRACE_OF_FOLLOWERS, False)
                 request = json.dumps(stop._asdict()).encode()
-                connection.write(folder.with_name(start["token"]) / run_files.STOP, request)
+                with contextlib.suppress(StorageFullError):  # the signal ends it all the same
+                    connection.deliver(folder.with_name(start["token"]), run_files.STOP, request)
             if start["job_id"] is not None and not start["over"]:
                 follower = known.follower(run, start["token"], start["job_id"])
                 self._end_follower(connection, follower, free=start["free"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_server.executors.base import RunObservation, RunState
-from nemo_helix_server.executors.slurm.on_cluster.succession import PLACE_TAKEN
+from nemo_helix_server.executors.slurm.on_cluster.succession import DISK_FULL, PLACE_TAKEN
 from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
@@ -155,6 +155,7 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
         signal=end.signal,
         started_at=end.started_at,
         ended_at=end.ended_at,
+        disk_full=end.disk_full,
         out_of_memory=end.out_of_memory or _is(seen, "OUT_OF_MEMORY"),
         timed_out=end.timed_out,
         stopped=end.stopped,
@@ -201,6 +202,14 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
             ended_at=seen.ended_at,
             out_of_memory=True,
             reason="the memory of its job was not enough",
+        )
+    if seen.exit_status == DISK_FULL:  # not the command's own, whose end would be on record
+        return RunObservation(
+            RunState.LOST,
+            started_at=files.started_at,
+            ended_at=seen.ended_at,
+            disk_full=True,
+            reason=f"its job {seen.job.id} ended since no space is left on the storage of its cluster",
         )
     said = files.scheduler_log.strip().splitlines()
     last = f": {said[-1].strip()}" if said else ""

@@ -13,7 +13,7 @@ OTHERS_WRITE = 0o022
 """Permissions of a folder by which others could replace what jobs run."""
 
 
-class NotOursError(SlurmError):
+class OthersMayWriteError(SlurmError):
     """Others could replace what jobs run; the message says what to change."""
 
 
@@ -30,7 +30,7 @@ def why_not_ours(
 
 
 def require_ours(host: Host, folders: Sequence[PurePosixPath]) -> None:
-    """Raise `NotOursError` where one of the folders is there and others may change it."""
+    """Raise `OthersMayWriteError` where one of the folders is there and others may change it."""
     said = host.run(remote_script(__package__, "owners", folders=[str(one) for one in folders])).stdout
     user, *rows = said.splitlines() or [""]
     for row in rows:
@@ -38,4 +38,4 @@ def require_ours(host: Host, folders: Sequence[PurePosixPath]) -> None:
         folder = folders[int(number)]
         why = why_not_ours(folder, host.label, owner=int(owner), user=int(user), mode=int(mode, 8))
         if why is not None:
-            raise NotOursError(why)
+            raise OthersMayWriteError(why)

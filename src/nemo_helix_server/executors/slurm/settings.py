@@ -107,6 +107,11 @@ class SlurmSettings(ProfileSettings):
     def _is_absolute(cls, value: Path) -> Path:
         if not value.is_absolute():
             raise ValueError(f"{value} must be an absolute path on the cluster's shared storage")
+        if not scripts.is_path(str(value)):
+            raise ValueError(
+                f"{value} must have only ASCII letters, digits and ._-+=@,:~ between slashes, since Slurm "
+                "takes no other path for the output of a job"
+            )
         return value
 
     @field_validator("memory", mode="before")

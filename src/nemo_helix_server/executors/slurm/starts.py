@@ -28,12 +28,13 @@ from nemo_helix_server.executors.slurm.connection import (
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.on_cluster import folders
-from nemo_helix_server.executors.slurm.ownership import NotOursError
+from nemo_helix_server.executors.slurm.ownership import OthersMayWriteError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.sizes import size_in_words
 from nemo_slurm.errors import (
     CommandMissingError,
     NotAcceptedError,
@@ -110,12 +111,15 @@ class ClusterStarts:
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
             self._hand_over(run, launch, submission, connection, again=known is not None or prepared.begun)
-        except (UnusableClusterError, NotOursError, CommandMissingError, UnusableValueError) as error:
+        except (UnusableClusterError, OthersMayWriteError, CommandMissingError, UnusableValueError) as error:
             raise NeverPossibleError(str(error)) from error
         except SchedulerRefusedError as error:
             if _may_pass(error):
                 raise ExecutorError(str(error)) from error
-            raise NeverPossibleError(f"the cluster does not take the job: {error.text}") from error
+            asked = _asked_for(launch, settings)
+            raise NeverPossibleError(
+                f"the cluster does not take the job: {error.text}; it asks for {asked}"
+            ) from error
         except SlurmError as error:
             raise ExecutorError(str(error)) from error
 
@@ -305,6 +309,23 @@ def _order(
         "goes_on": launch.goes_on,
         "chain": _CHAIN | {"left": chain, "most_idle": most_idle} if chain else None,
     }
+
+
+def _asked_for(launch: Launch, settings: SlurmSettings) -> str:
+    """What a start asks of the cluster, by the keys of a step's resources, or of its profile."""
+    needs = launch.needs
+    memory = needs.memory_bytes or launch.memory_bytes
+    asked = {
+        "partition": settings.partition,
+        "num_nodes": needs.nodes,
+        "num_gpus": needs.gpus,
+        "gpu_type": settings.gpu_type if needs.gpus else None,
+        "cpus": math.ceil(needs.cpus) if needs.cpus else settings.cpus,
+        "memory": size_in_words(memory, binary=True) if memory else settings.memory,
+        "constraint": settings.constraint,
+        "time": settings.time,
+    }
+    return ", ".join(f"{key} {value}" for key, value in asked.items() if value)
 
 
 def _may_follow(launch: Launch, settings: SlurmSettings) -> bool:

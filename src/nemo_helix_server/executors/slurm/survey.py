@@ -11,6 +11,7 @@ from pathlib import Path
 from nemo_helix_server.engines import catalogue
 from nemo_helix_server.executors.slurm.ownership import OTHERS_WRITE
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_slurm.channel import reason_line
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import remote_script
 
@@ -137,7 +138,9 @@ def _interpreter(python: str, said: Mapping[str, str], number: int) -> Interpret
         return Interpreter(python, None, said="config.setup ends the shell before it is tried")
     _, found, document = said[word].rpartition("found ")
     if not found or not word.endswith(" 0"):
-        return Interpreter(python, None, said=said[word] or f"it ended with status {word.split()[-1]}")
+        line = reason_line(said[word])
+        why = f"it said {line!r}" if line else f"it ended with status {word.split()[-1]}"
+        return Interpreter(python, None, said=why)
     version, missing, versions = json.loads(document)
     return Interpreter(python, tuple(version), tuple(missing), versions)
 

@@ -34,7 +34,12 @@ from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import NotConnectedError, NotReachableError, SchedulerRefusedError
+from nemo_slurm.errors import (
+    NotConnectedError,
+    NotReachableError,
+    SchedulerRefusedError,
+    StorageFullError,
+)
 from nemo_slurm.hosts import Completed
 from nemo_slurm.testing import Faults
 
@@ -751,3 +756,62 @@ def test_a_job_is_deleted_though_its_cluster_is_away_and_what_it_left_is_said_an
     place.executor.observe([other])
     assert list(place.executor.storage.leftovers) == []
     assert not there.exists()
+
+
+# ---------------------------------------------------------------- a full storage root
+
+
+def full(place, monkeypatch, *operations):
+    """From now on the cluster has no space for these operations."""
+    ask = Connection.ask
+
+    def asked(self, request, *, timeout=120):
+        if request["op"] in operations:
+            raise StorageFullError("tmp: No space left on device", where="'lab'", path="/scratch/baton")
+        return ask(self, request, timeout=timeout)
+
+    monkeypatch.setattr(Connection, "ask", asked)
+
+
+@pytest.mark.parametrize("operation", ["give_up", "deliver"])
+def test_a_job_that_no_file_can_tell_to_end_is_ended_by_the_scheduler(place, monkeypatch, operation):
+    run = run_of(1)
+    place.start(run)
+    job = place.fake.jobs()[0]
+    if operation == "deliver":
+        place.fake.start(job.id)
+        run_files.make_claim(place.there(run), run_files.RunClaim(trees.identify(), place.fake.now()))
+    full(place, monkeypatch, operation)
+    place.executor.stop(run, grace_seconds=5)
+    place.fake.move(100)
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.asked) == (RunState.LOST, True)
+    assert place.fake.jobs()[0].state == "CANCELLED"
+
+
+def test_a_pause_that_cannot_be_written_makes_the_training_save_and_leave(place, monkeypatch):
+    run = run_of(1)
+    place.start(run)
+    place.fake.start(place.fake.jobs()[0].id)
+    full(place, monkeypatch, "deliver")
+    sent = []
+    monkeypatch.setattr(Cluster, "signal", lambda _self, job, name: sent.append((job.id, name)))
+    with pytest.raises(ExecutorError, match="no space is left at /scratch/baton on 'lab'"):
+        place.executor.withdraw_pause(run, seq=1, by="ada", at=1.0)
+    assert (sent, place.executor.last_request(run)) == ([], None)
+    place.executor.request_pause(run, seq=2, by="ada", at=2.0)
+    assert sent == [(place.fake.jobs()[0].id, "TERM")]
+    assert place.executor.last_request(run) == 2
+
+
+def test_a_refusal_names_what_was_asked_for(place, monkeypatch):
+    def refuses(*_args, **_changes):
+        raise SchedulerRefusedError(["sbatch"], 1, "Requested node configuration is not available")
+
+    monkeypatch.setattr(Cluster, "submit", refuses)
+    needs = ResourceNeeds(nodes=1, gpus=16, cpus=7.5, memory_bytes=900 << 30)
+    with pytest.raises(NeverPossibleError) as said:
+        place.start(run_of(1), needs=needs)
+    assert str(said.value).endswith(
+        "is not available; it asks for num_nodes 1, num_gpus 16, cpus 8, memory 900 GiB"
+    )

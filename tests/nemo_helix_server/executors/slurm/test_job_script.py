@@ -91,6 +91,9 @@ def test_setup_lines_come_before_the_program_and_bash_can_read_all_of_it():
     ("settings", "text"),
     [
         ({"root": "shared"}, "absolute"),
+        ({"root": "/scratch/bü-ö"}, "/scratch/bü-ö must have only ASCII letters, digits and"),
+        ({"root": "/scratch/my data"}, "only ASCII letters"),
+        ({"root": "/scratch/%u"}, "only ASCII letters"),
         ({"root": "/s", "time": 14400}, "quote it"),
         ({"root": "/s", "time": "4 hours"}, "not a duration"),
         ({"root": "/s", "partition": "a b"}, "partition"),

@@ -224,3 +224,20 @@ def test_a_command_that_failed_has_failed_though_its_job_was_put_back_before_it(
 def test_what_a_replaced_process_ends_with_is_no_failure_of_the_step(seen):
     files = RunRecord(submitted=True, claimed_at=4.0, replaced=True, end=end(1))
     assert observe(files, seen, NOW).interrupted == "a later allocation of its step has taken over"
+
+
+@pytest.mark.parametrize("claimed_at", [None, 4.0])
+def test_an_allocation_that_found_no_room_for_its_end_says_so_by_its_exit_status(claimed_at):
+    files = RunRecord(submitted=True, claimed_at=claimed_at)
+    long_ago = NOW - FILES_LAG - 1
+    seen = observe(files, look("FAILED", exit_status=28, ended_at=long_ago), NOW)
+    assert (seen.state, seen.disk_full) == (RunState.LOST, True)
+    assert seen.reason.endswith("ended since no space is left on the storage of its cluster")
+    assert not observe(files, look("FAILED", exit_status=27, ended_at=long_ago), NOW).disk_full
+
+
+def test_a_command_of_its_own_may_exit_with_that_status():
+    ended = RunRecord(submitted=True, claimed_at=4.0, end=end(28))
+    assert not observe(ended, look("FAILED", exit_status=28), NOW).disk_full
+    late = RunRecord(submitted=True, claimed_at=4.0)
+    assert observe(late, look("FAILED", exit_status=28), NOW).state is RunState.UNKNOWN

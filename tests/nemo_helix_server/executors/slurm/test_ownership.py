@@ -11,7 +11,7 @@ from nemo_helix_server.executors.base import NeverPossibleError, ResourceNeeds
 from nemo_helix_server.executors.slurm import job_script, starts
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection
-from nemo_helix_server.executors.slurm.ownership import NotOursError, require_ours, why_not_ours
+from nemo_helix_server.executors.slurm.ownership import OthersMayWriteError, require_ours, why_not_ours
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.hosts import LocalHost
 
@@ -39,7 +39,7 @@ def test_what_is_not_there_yet_is_nobody_elses_and_a_link_is_what_it_leads_to(tm
     root.chmod(0o777)
     (tmp_path / "link").symlink_to(root)
     for folder in (root, tmp_path / "link"):
-        with pytest.raises(NotOursError, match="others may write to"):
+        with pytest.raises(OthersMayWriteError, match="others may write to"):
             require_ours(host, [PurePosixPath(tmp_path / "none"), PurePosixPath(folder)])
 
 
@@ -52,7 +52,7 @@ def test_nothing_of_ours_runs_from_a_folder_that_others_have_been_given(tmp_path
     connection.prepare([made])
     (folder,) = (tmp_path / "root").glob(open_folder) if open_folder else [tmp_path / "root"]
     folder.chmod(0o777)
-    with pytest.raises(NotOursError, match=f"^config.root: others may write to {folder} on this machine: ch"):
+    with pytest.raises(OthersMayWriteError, match=f"^config.root: others may write to {folder} on this m"):
         connection.prepare([made])
     folder.chmod(0o700)
     connection.prepare([made])
@@ -62,7 +62,7 @@ def test_a_start_is_refused_with_the_words_of_the_check(tmp_path, monkeypatch):
     place = Place(tmp_path)
 
     def open_to_all(_self, _folders, _run=None):
-        raise NotOursError("config.root: others may write to /r on this machine: chmod 700 /r")
+        raise OthersMayWriteError("config.root: others may write to /r on this machine: chmod 700 /r")
 
     monkeypatch.setattr(starts.ClusterConnection, "prepare", open_to_all)
     with pytest.raises(NeverPossibleError, match=r"^config.root: others may write to /r on this machine: ch"):

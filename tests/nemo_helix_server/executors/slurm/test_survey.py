@@ -43,7 +43,7 @@ def test_every_line_is_read_and_a_banner_is_passed_over() -> None:
     assert found.own.version == (3, 11, 2)
     trl, unsloth = found.engines["trl"], found.engines["unsloth"]
     assert (trl.version, trl.missing, dict(trl.versions)) == ((3, 12, 1), ("trl",), {"torch": "2.9.0"})
-    assert (unsloth.version, unsloth.said) == (None, "timeout: no such file")
+    assert (unsloth.version, unsloth.said) == (None, "it said 'timeout: no such file'")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def looked(tmp_path: Path, **settings: Any) -> HostSurvey:
 
 @pytest.mark.services
 def test_the_script_makes_the_root_for_its_owner_and_leaves_nothing_in_it(tmp_path: Path) -> None:
-    (tmp_path / "a folder").mkdir()
-    found = looked(tmp_path, root=tmp_path / "a folder" / "it's")
+    (tmp_path / "a+folder").mkdir()
+    found = looked(tmp_path, root=tmp_path / "a+folder" / "~its")
     assert (found.owner, found.mode, found.unwritable) == (os.getuid(), 0o700, "")
     assert found.free_bytes
     assert found.ahead == 0.0
-    assert os.listdir(tmp_path / "a folder" / "it's") == []
+    assert os.listdir(tmp_path / "a+folder" / "~its") == []
     assert found.sees_service is True  # it is this machine
 
 

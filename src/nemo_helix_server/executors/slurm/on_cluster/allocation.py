@@ -23,6 +23,7 @@ from nemo_helix_server.executors import shim
 from nemo_helix_server.executors.slurm.on_cluster import companion, folders, software, succession
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes.supervise import patiently
 from nemo_trainer.contract import names
 
@@ -35,6 +36,8 @@ _CODE = Path(__file__).parents[3]
 """The folder of our sources, named by their digest."""
 _LAST_NODES_SECONDS = 120
 """How long other nodes may go on when the command of one has ended; then they are ended."""
+_FULL_DISK_SECONDS = 20.0
+"""How long an allocation waits for space on a full disk: it is paid for."""
 _FIRST_PORT, _PORTS = 20_000, 20_000
 
 
@@ -46,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
     why_not = succession.judge(run, order, companion.newest_step(order))
     if why_not is not None:
         sys.stderr.write(f"this allocation runs nothing: {why_not}\n")
-        run_files.make_claim(run, run_files.RunClaim(None, time.time()))
+        with contextlib.suppress(DiskFullError):
+            run_files.make_claim(run, run_files.RunClaim(None, time.time()))
         (run / folders.SECRETS).unlink(missing_ok=True)
         return 0
     secrets = _secrets(run)
@@ -60,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
         fence = _run(order, run, environment, secrets)
     except succession.LateStartError as error:
         return _ends_unused(run, str(error))
+    except DiskFullError as error:
+        return _ends_full(run, error)
     if fence is None:
         sys.stderr.write(f"{order['token']} was started or given up before; this job starts nothing\n")
         return NOT_STARTED
@@ -75,9 +81,25 @@ def _ends_unused(run: Path, why: str) -> int:
     sys.stderr.write(f"this allocation runs nothing: {why}\n")
     now = time.time()
     end = run_files.ExitRecord(NOT_STARTED, 0, now, now, False, False, False, why, never_started=True)
-    patiently(lambda: run_files.write_end(run, end))
+    with contextlib.suppress(DiskFullError):
+        patiently(lambda: run_files.write_end(run, end), seconds=_FULL_DISK_SECONDS)
     (run / folders.SECRETS).unlink(missing_ok=True)
     return 0
+
+
+def _ends_full(run: Path, error: DiskFullError) -> int:
+    """Give the allocation back: what it needs is space, and its exit status says so where no file can."""
+    sys.stderr.write(f"this allocation ends: {error}\n")
+    (run / folders.SECRETS).unlink(missing_ok=True)
+    with contextlib.suppress(RunsError, OSError):
+        if run_files.read_end(run) is None:
+            now = time.time()
+            why = "no space is left on the storage of its cluster"
+            end = run_files.ExitRecord(
+                succession.DISK_FULL, 0, now, now, False, False, False, why, disk_full=True
+            )
+            run_files.write_end(run, end)
+    return succession.DISK_FULL
 
 
 def _run(
@@ -93,9 +115,11 @@ def _run(
     def claimed(mine: bool) -> None:
         if not mine:
             return
-        patiently(lambda: _note(run, 0, {}))  # first: by this it is known which job has the start
+        patiently(
+            lambda: _note(run, 0, {}), seconds=_FULL_DISK_SECONDS
+        )  # first: by this it is known which job has the start
         by = f"Slurm job {os.environ.get('SLURM_JOB_ID', '')} on {os.uname().nodename}"
-        fence = patiently(lambda: succession.claim_generation(run, order, by))
+        fence = patiently(lambda: succession.claim_generation(run, order, by), seconds=_FULL_DISK_SECONDS)
         found.append(fence)
         if fence.number:
             environment[names.GENERATION] = str(fence.number)
@@ -118,6 +142,7 @@ def _run(
             fifo=None,
             leases=None,
             file_access=None,
+            full_disk_seconds=_FULL_DISK_SECONDS,
         ),
         claimed,
     )

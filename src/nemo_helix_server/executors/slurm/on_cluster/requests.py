@@ -21,7 +21,8 @@ from typing import Any
 
 from nemo_helix_server.executors.slurm.on_cluster import arrivals, folders, looking, succession, wire
 from nemo_helix_server.storage import run_files
-from nemo_runs.errors import RunsError
+from nemo_runs.durable.disk import is_full
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_trainer import contract
 
 
@@ -36,20 +37,31 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """What a request asks for; an operation that cannot be carried out says why in ``error``."""
     try:
         return _OPERATIONS[request["op"]](request)
+    except DiskFullError as error:
+        return {"error": str(error), "full": True}
     except (OSError, RunsError) as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+        full = isinstance(error, OSError) and is_full(error)
+        return {"error": f"{type(error).__name__}: {error}", "full": full}
 
 
 def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
     """Claim a run for nobody, so that it can never start; whether it was free."""
     folder = Path(request["run"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mine = run_files.make_claim(folder, run_files.RunClaim(None, time.time()))
+    # of one that has begun nothing is written: the disk may be full
+    begun = (folder / run_files.CLAIM).exists()
+    mine = not begun and run_files.make_claim(folder, run_files.RunClaim(None, time.time()))
     if mine:
         _tidy({"runs": [str(folder)]})
     else:  # an allocation that has begun has read them
         (folder / folders.SECRETS).unlink(missing_ok=True)
     return {"mine": mine}
+
+
+def _deliver(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a request to a run, on a full disk in the space that the run has reserved for it."""
+    run_files.write_small(Path(request["run"]), request["name"], request["data"].encode())
+    return {}
 
 
 def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,12 +86,20 @@ def _end_chain(request: Mapping[str, Any]) -> dict[str, Any]:
     found = []
     after = run.parent / run_files.next_token(run.name)
     while (after / folders.ORDER).exists():
-        free = run_files.make_claim(after, run_files.RunClaim(None, time.time())) or _is_given_up(after)
+        free = _is_ended_before_it_begins(after)
         (after / folders.SECRETS).unlink(missing_ok=True)
         over = (after / run_files.EXIT).exists()
         found.append({"token": after.name, "job_id": _queued_as(after), "free": free, "over": over})
         after = after.parent / run_files.next_token(after.name)
     return {"starts": found}
+
+
+def _is_ended_before_it_begins(folder: Path) -> bool:
+    """Claim a start for nobody; whether it is, or would be had the disk space for it: nothing has begun."""
+    try:
+        return run_files.make_claim(folder, run_files.RunClaim(None, time.time())) or _is_given_up(folder)
+    except DiskFullError:
+        return not (folder / run_files.CLAIM).exists() or _is_given_up(folder)
 
 
 def _is_given_up(folder: Path) -> bool:
@@ -146,6 +166,7 @@ def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
 _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "look": looking.look,
     "give_up": _give_up,
+    "deliver": _deliver,
     "hold": _hold,
     "end_chain": _end_chain,
     "tidy": _tidy,

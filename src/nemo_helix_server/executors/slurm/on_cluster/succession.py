@@ -23,12 +23,14 @@ from typing import Any
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_trainer.contract import generations, names
 from nemo_trainer.contract.generations import Generation
 
 _COMMAND_TIMEOUT = 60.0
 """Seconds that a command of the scheduler may take."""
+DISK_FULL = 28
+"""Exit status of an allocation that ended since its storage is full; the number of the error ENOSPC."""
 PLACE_TAKEN = {
     "TIMEOUT": "its walltime was over",
     "PREEMPTED": "it was preempted",
@@ -274,7 +276,10 @@ def give_up_successor(run: Path, order: Mapping[str, Any], fence: Fence) -> None
         if not (after / folders.ORDER).exists() or not fence.holds():
             return
         (after / folders.SECRETS).unlink(missing_ok=True)
-        if run_files.make_claim(after, run_files.RunClaim(None, time.time())):
+        mine = True
+        with contextlib.suppress(DiskFullError):  # should it begin meanwhile, it reads how this one ended
+            mine = run_files.make_claim(after, run_files.RunClaim(None, time.time()))
+        if mine:
             job = str(json.loads((after / folders.QUEUED).read_bytes())["job_id"])
             _cancel(job, after.name)
 

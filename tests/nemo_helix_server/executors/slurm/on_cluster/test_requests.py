@@ -2,11 +2,14 @@
 
 import json
 
+from tests.small_disk import fill, small_disk
+
 from nemo_helix_server.executors.slurm.on_cluster import folders, looking
 from nemo_helix_server.executors.slurm.on_cluster.looking import WINDOW, grown
 from nemo_helix_server.executors.slurm.on_cluster.requests import answer
 from nemo_helix_server.executors.slurm.on_cluster.wire import digest, raw
 from nemo_helix_server.storage import run_files
+from nemo_runs.processes import trees
 
 
 def have(data):
@@ -56,6 +59,21 @@ def test_a_run_that_is_given_up_can_never_be_claimed(tmp_path):
     assert answer(asked) == {"mine": False}
     assert run_files.read_claim(tmp_path / "runs" / "task-1").identity is None
     assert not (tmp_path / "runs" / "task-1" / "secrets.json").exists()
+
+
+def test_a_chain_is_ended_and_a_run_that_has_begun_is_asked_about_though_the_disk_is_full(tmp_path):
+    with small_disk(tmp_path / "small", megabytes=1) as small:
+        first = small / f"task-{1:032x}"
+        for run in (first, small / run_files.next_token(first.name)):
+            run.mkdir()
+            (run / folders.ORDER).write_text("{}")
+        assert run_files.make_claim(first, run_files.RunClaim(trees.identify(), 1.0))
+        fill(small)
+        assert answer({"op": "give_up", "run": str(first)}) == {"mine": False}
+        (after,) = answer({"op": "end_chain", "run": str(first)})["starts"]
+        assert (after["free"], after["over"]) == (True, False)
+        refused = answer({"op": "give_up", "run": str(small / run_files.next_token(first.name))})
+        assert refused["full"] is True
 
 
 def test_nothing_outside_the_folder_of_jobs_is_removed(tmp_path):
