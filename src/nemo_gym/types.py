@@ -162,7 +162,11 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Agent(Protocol):
-    """How a task is put to the policy model. Built as ``AgentClass(options)``."""
+    """How a task is put to the policy model. Built as ``AgentClass(options)``.
+
+    It may have ``async probe(rows, policy)``, asked with the first rows before anything is recorded: a
+    request there that the server does not offer ends the run.
+    """
 
     Options: ClassVar[type[BaseModel]]
     """Schema of the agent's own options in the config, ``type`` left out."""

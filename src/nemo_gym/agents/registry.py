@@ -34,8 +34,15 @@ def load_agent(spec: Mapping[str, Any], *, where: str = "benchmark.agent") -> Gu
     )
 
 
+OPTIONAL = ("probe",)
+"""Members that an agent may have beside those of the protocol."""
+
+
 class GuardedAgent:
-    """An agent that gives an episode, or an error that names agent, package and row."""
+    """An agent that gives an episode, or an error that names agent, package and row.
+
+    It has those optional members that the other one has.
+    """
 
     Options: ClassVar[type[BaseModel]] = BaseModel
     """None of its own: the other agent has been built."""
@@ -44,6 +51,9 @@ class GuardedAgent:
         """``title`` names it in messages, such as ``the agent 'loop' of the package toys``."""
         self.inner = agent
         self.title = title
+        for name in OPTIONAL:
+            if hasattr(agent, name):
+                setattr(self, name, getattr(agent, name))
 
     async def run(self, task: Task, policy: Policy) -> Episode:
         """Have one rollout played."""

@@ -1,10 +1,13 @@
 """Whatever a verifier gives or raises is one sentence that names it, and ends nothing."""
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
+from nemo_gym.agents.registry import GuardedAgent
 from nemo_gym.rollouts.output.failures import describe
 from nemo_gym.types import Episode, RolloutFailedError, Task, Verdict
 from nemo_gym.verifiers.guarded import GuardedVerifier
@@ -129,3 +132,26 @@ def test_what_a_verifier_declares_is_kept():
     guarded = GuardedVerifier(toy, TITLE)
     assert {name: getattr(guarded, name) for name in declared} == declared
     assert not hasattr(guarded, "grades_stored_answers")
+
+
+_ASKED = re.compile(r'(?:getattr|hasattr)\((?:\w+\.)*(?P<who>agent|verifier|inner|one), "(?P<name>\w+)"')
+
+
+def test_what_is_asked_of_a_verifier_or_an_agent_by_name_passes_the_guard():
+    package = Path(__file__).parents[3] / "src" / "nemo_gym"
+    asked = {
+        (found["who"] == "agent", found["name"])
+        for path in package.rglob("*.py")
+        for found in _ASKED.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert (True, "probe") in asked
+    assert (False, "aggregate") in asked
+
+    class Everything(Toy):
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return lambda *_: {}
+
+    agent, verifier = (guard(Everything(None), TITLE) for guard in (GuardedAgent, GuardedVerifier))
+    assert [name for of_agent, name in asked if not hasattr(agent if of_agent else verifier, name)] == []
