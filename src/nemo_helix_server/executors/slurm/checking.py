@@ -249,9 +249,10 @@ def _engines(settings: SlurmSettings, provider: Provider, seen: HostSurvey, labe
     for name, engine in seen.engines.items():
         yield _engine(name, engine, label, inside=settings.container is not None)
     for name in sorted(settings.engines.keys() - EnginesSettings.model_fields.keys()):
-        meant = suggestion(name, EnginesSettings.model_fields)
-        text = f"config.engines.{name}: the service knows no engine of this name{meant}"
-        yield warning("engines", f"{text}; only steps that name it themselves are run with it")
+        # a step may name an engine that the service does not know, so only a likely slip is one
+        if meant := suggestion(name, EnginesSettings.model_fields):
+            text = f"config.engines.{name}: the service knows no engine of this name{meant}"
+            yield warning("engines", f"{text}; only steps that name it themselves are run with it")
     if not settings.engines and settings.host is not None:
         yield warning("engines", "config.engines: it names none, so training steps are refused here")
     if settings.engines and settings.device == "cuda" and not needs_of(provider).gpus:
