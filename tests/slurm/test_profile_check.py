@@ -49,8 +49,7 @@ def test_a_profile_that_works_passes_and_makes_no_job(checked, slurm, provider):
     found = checked(provider)
     assert checked.ok, found
     assert {name: level for name, (level, _) in found.items() if level not in {"ok", "unknown"}} == {
-        "service's files": "warning",  # this machine is service and cluster
-        "engines": "warning",  # it names one that is not among those that are known
+        "service's files": "warning"  # this machine is service and cluster
     }
     assert found["partition"][1].startswith("main is up")
     assert "to start at" in found["sbatch --test-only"][1]
