@@ -41,12 +41,13 @@ lab_pid() {
   echo "$pid"
 }
 
-# lab_start NAME PROGRAM ARGS…: start a daemon in the foreground, detached, unless it runs already.
+# lab_start NAME PROGRAM ARGS…: start a daemon in the foreground, detached, unless it runs already. It works in
+# the folder of the lab: one that goes while it runs would be complained of in the output of every step.
 lab_start() {
   local name=$1 program=$2
   shift 2
   if lab_pid "$name" "$program" >/dev/null; then return 0; fi
-  setsid "$@" </dev/null >>"$lab/log/$name.out" 2>&1 9>&- &
+  setsid env -C "$lab" "$@" </dev/null >>"$lab/log/$name.out" 2>&1 9>&- &
   echo $! >"$lab_run/$name.pid"
 }
 
