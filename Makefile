@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores. Bytecode is kept, since hundreds of processes that the
 # tests start import the same sources; `make clean` removes it.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n 2 --dist worksteal
-SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh src/*/remote/*.sh src/*/*/*/remote/*.sh src/*/*/*/on_cluster/*.sh) .ci/run
+SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_cli/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh src/*/remote/*.sh src/*/*/*/remote/*.sh src/*/*/*/on_cluster/*.sh) .ci/run
 
 help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"

