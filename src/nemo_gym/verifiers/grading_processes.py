@@ -7,13 +7,7 @@ that it started, and the next call gets a new one. They end by themselves when t
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import select
-import signal
-import subprocess
 import sys
-import time
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +16,7 @@ from typing import Any
 import orjson
 
 from nemo_gym.types import RolloutFailedError
+from nemo_runs.processes.line_program import LineProgram
 
 PROGRAM = "nemo_gym.verifiers.grading_worker"
 LOADING = 120.0
@@ -42,7 +37,7 @@ class GradingProcesses:
         self._time_limit = time_limit
         self._count = count
         self._threads: ThreadPoolExecutor | None = None
-        self._idle: list[_Process] = []
+        self._idle: list[LineProgram] = []
         weakref.finalize(self, _end_all, self._idle)
 
     async def call(self, **request: Any) -> Any:
@@ -57,9 +52,13 @@ class GradingProcesses:
 
     def _call(self, request: Mapping[str, Any]) -> Any:
         body = orjson.dumps(request, default=str)
-        process = self._idle.pop() if self._idle else _Process(self._setup)
+        idle = self._idle.pop() if self._idle else None
+        process = idle or LineProgram([sys.executable, "-m", PROGRAM])
         try:
-            answer = process.ask(body, self._time_limit)
+            if idle is not None:
+                answer = process.ask(body, within=self._time_limit)
+            else:
+                answer = process.ask(self._setup, body, within=self._time_limit + LOADING)
         except (OSError, ValueError, TimeoutError) as error:
             process.end()
             if isinstance(error, TimeoutError):
@@ -73,61 +72,6 @@ class GradingProcesses:
         return answer["result"]
 
 
-class _Process:
-    """One process; started at once."""
-
-    def __init__(self, setup: bytes) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # an interrupt at the terminal is for the collector, which lets it finish
-        )
-        self._setup: bytes | None = setup
-        self._rest = b""
-
-    @property
-    def end_status(self) -> str:
-        """How it ended, in words."""
-        status = self._popen.returncode
-        return f"signal {-status}" if status is not None and status < 0 else f"status {status}"
-
-    def ask(self, body: bytes, time_limit: float) -> Mapping[str, Any]:
-        """Send one request; `TimeoutError` without an answer, `OSError` or `ValueError` when it is gone."""
-        lines = [body] if self._setup is None else [self._setup, body]
-        limit = time_limit if self._setup is None else time_limit + LOADING
-        self._setup = None
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(b"\n".join([*lines, b""]))
-        self._popen.stdin.flush()
-        answer = orjson.loads(self._line(time.monotonic() + limit))
-        assert isinstance(answer, dict)
-        return answer
-
-    def end(self) -> None:
-        """End it with all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
-        for stream in (self._popen.stdin, self._popen.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-    def _line(self, deadline: float) -> bytes:
-        assert self._popen.stdout is not None
-        while b"\n" not in self._rest:
-            ready, _, _ = select.select([self._popen.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            block = os.read(self._popen.stdout.fileno(), 1 << 16)
-            if not block:
-                raise BrokenPipeError
-            self._rest += block
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-
-def _end_all(processes: list[_Process]) -> None:
+def _end_all(processes: list[LineProgram]) -> None:
     while processes:
         processes.pop().end()
