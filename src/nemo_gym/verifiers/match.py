@@ -7,11 +7,10 @@ import unicodedata
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
-from nemo_gym.verifiers.patterns import PatternTimeoutError, Which, safe_pattern
+from nemo_gym.verifiers.patterns import PatternText, PatternTimeoutError, Which, safe_pattern
 from nemo_gym.verifiers.wording import shortened
 
 if TYPE_CHECKING:
@@ -31,11 +30,11 @@ class MatchOptions(BaseModel):
     """``exact``: the whole text; ``regex``: what ``pattern`` finds in it; ``numeric``: a number in it."""
     answer_field: str = "expected_answer"
     """The field of the row that holds the right answer, or a list of right answers."""
-    answer_pattern: str | None = None
+    answer_pattern: PatternText | None = None
     """Regular expression for a field that holds more than the answer, as GSM8K's solutions that end in
     ``#### 18``: ``"#### *(.*)"``; its last match (its first
     group, or the whole match without a group) is the right answer."""
-    pattern: str | None = None
+    pattern: PatternText | None = None
     """Regular expression; its first group, or the whole match without a group, is the answer. Needed for
     ``regex``; for ``numeric`` the number is looked for within what it finds."""
     which: Which = "last"
@@ -48,16 +47,6 @@ class MatchOptions(BaseModel):
     """``numeric``: numbers may differ by this much, or …"""
     rel_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
     """… by this share of the right answer, whichever allows more."""
-
-    @field_validator("pattern", "answer_pattern")
-    @classmethod
-    def _safe(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                safe_pattern(value)
-            except ConfigError as error:
-                raise ValueError(str(error)) from error
-        return value
 
     @model_validator(mode="after")
     def _fits_mode(self) -> Self:

@@ -13,7 +13,9 @@ import functools
 import re
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import RolloutFailedError
@@ -115,6 +117,18 @@ def safe_pattern(pattern: str, *, ignore_case: bool = False) -> SafePattern:
     except (re.error, regex.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"'{pattern}' is not a regular expression: {error}") from error
     return SafePattern(pattern, compiled)
+
+
+def _usable(pattern: str) -> str:
+    try:
+        safe_pattern(pattern)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return pattern
+
+
+PatternText = Annotated[str, AfterValidator(_usable)]
+"""An option that is a regular expression: one that `safe_pattern` takes."""
 
 
 def _written_out(pattern: str, flags: re.RegexFlag) -> str:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.judges.agreement import Weights, cohens_kappa
 from nemo_gym.rollouts.judges.asking import JudgePrompt, JudgeReply, ask, chosen_judge
 from nemo_gym.types import Episode, Estimate, GradedRollout, MetricInfo, Policy, Row, Task, Verdict
-from nemo_gym.verifiers.patterns import safe_pattern
+from nemo_gym.verifiers.patterns import PatternText, safe_pattern
 
 JUDGED = "judged"
 """Field of a verdict: the judge's replies and what was read in the last one."""
@@ -46,7 +45,7 @@ class RubricOptions(BaseModel):
     """What the judge is asked: ``{answer}`` stands for the answer, other names for fields of the row."""
     system: str | None = None
     """The judge's system message, with the same places."""
-    pattern: str = r"(?i)\bscore\W*[:=]\W*([\w.+-]*\w)"
+    pattern: PatternText = r"(?i)\bscore\W*[:=]\W*([\w.+-]*\w)"
     """Regular expression; the first group of its last match in the reply is the score."""
     low: float = Field(1, allow_inf_nan=False)
     """The score that becomes reward 0; lower ones cannot be."""
@@ -63,15 +62,6 @@ class RubricOptions(BaseModel):
     ``kappa`` says how well the judge agrees with them."""
     kappa_weights: Weights = "none"
     """``linear`` or ``quadratic``: scores that are near count as partly agreeing."""
-
-    @field_validator("pattern")
-    @classmethod
-    def _safe(cls, value: str) -> str:
-        try:
-            safe_pattern(value)
-        except ConfigError as error:
-            raise ValueError(str(error)) from error
-        return value
 
     @model_validator(mode="after")
     def _has_scale(self) -> Self:
