@@ -76,6 +76,13 @@ def test_help_of_a_command_needs_no_data_models(module, args):
     assert [name for name in ("aiohttp", "httpx", "omegaconf", "pydantic", "rich") if name in modules] == []
 
 
+def test_whoever_reads_results_needs_no_http_client():
+    modules = "nemo_gym.rollouts.scores.summary, nemo_gym.rollouts.output.manifest"
+    script = f"import sys, {modules}; print('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 BEFORE_THE_PROGRAM = 1
 """Searches for cycles that end before the program has said how rarely they are worth their time."""
 UNUSED = [

@@ -124,7 +124,7 @@ def planned(script: Callable[..., None], name: str, path: Path, **arguments: Any
     script(path, **config.prepare_script_args, **arguments)
     verifier = load_verifier(config.benchmark.verifier, {})
     assert check_rows(config, path, verifier).num_tasks == arguments.get("num_tasks", 100)
-    return verifier, [json.loads(line) for line in materialize(config, read_rows(path))]
+    return verifier.inner, [json.loads(line) for line in materialize(config, read_rows(path))]
 
 
 def test_the_free_answer_benchmark_grades_what_a_small_model_says(

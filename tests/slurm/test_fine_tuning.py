@@ -27,8 +27,8 @@ from nemo_helix_plugin.jobs import types
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 
 NEMO = str(Path(sys.executable).with_name("nemo"))
-STEPS = 400
-DEADLINE = 240.0
+STEPS = 150
+DEADLINE = 600.0
 APPTAINER = """#!/bin/sh
 # takes what Apptainer takes, and runs the command without a container
 [ "$1" = exec ] && shift

@@ -20,7 +20,7 @@ from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.scores.group_scores import GroupScore
-    from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
+    from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 

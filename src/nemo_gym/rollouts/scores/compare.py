@@ -23,9 +23,9 @@ from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.columns import Columns
 from nemo_gym.rollouts.scores.group_scores import members, task_rows
+from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 from nemo_gym.rollouts.scores.statistics import LEVEL, mean, sample_std, t_quantile, wilson
 from nemo_gym.rollouts.scores.summary import load_summary
-from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
 
 TASK_KEYS = (

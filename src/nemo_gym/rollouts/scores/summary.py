@@ -10,8 +10,8 @@ from typing import IO, Any
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores.group_scores import GroupScore, group_lines
+from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 from nemo_gym.rollouts.scores.statistics import LEVEL, Interval
-from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words
 

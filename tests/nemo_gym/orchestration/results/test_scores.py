@@ -14,9 +14,9 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.results import scores
 from nemo_gym.orchestration.results.scores import BenchmarkResult
 from nemo_gym.rollouts.output.manifest import OutputManifest
+from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 from nemo_gym.rollouts.scores.statistics import Interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
-from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 
 
 def record(folder: Path, *entries: BenchmarkEntry) -> SubmissionRecord:

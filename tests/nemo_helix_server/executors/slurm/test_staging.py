@@ -233,7 +233,8 @@ def test_an_interpreter_that_is_none_is_named_with_the_key(connection, python):
     broken = ClusterConnection(
         ClusterAddress(None, connection.address.root, python), ClusterSources.of_service()
     )
-    with pytest.raises(UnusableClusterError, match=rf"{python}.*by the key python of the profile"):
+    said = rf"^config.python: {python} .*; name an interpreter of Python 3.11 or newer"
+    with pytest.raises(UnusableClusterError, match=said):
         broken.prepare([broken.folder.root])
 
 
