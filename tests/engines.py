@@ -12,6 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from nemo_gym.harness import environment as harness
 from nemo_helix_server.engines import catalogue, environments, machine, sources
 
 CACHE = environments.cache_folder(dict(os.environ))
@@ -33,6 +34,12 @@ def engine_python(name: str) -> Path:
     """The interpreter of an engine; installed as ``nemo engines install`` does, if it is not there."""
     recipe = catalogue.recipe(name)
     return environments.install(recipe, machine.found_device(), CACHE, report=print).python
+
+
+@cache
+def harness_python() -> Path:
+    """The interpreter that has lm-eval; installed, if it is not there, before a test counts its time."""
+    return harness.ensure_python(print, {"XDG_CACHE_HOME": str(CACHE.parent)})
 
 
 def engine_environ() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from tests.docs import worlds
 from tests.docs.pages import PROGRAMS, ROOT, Page, merged
-from tests.engines import engine_python, shared_cache, tiny_model
+from tests.engines import engine_python, harness_python, shared_cache, tiny_model
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
@@ -182,6 +182,7 @@ def grade_with_a_judge(page: Page) -> None:
 
 def run_lm_eval_tasks(page: Page) -> None:
     """Tasks of the reader stand for those whose data would be downloaded; a server says what is right."""
+    harness_python()
     server = page.rest.enter_context(AnsweringServer())
     page.environ |= {"XDG_CACHE_HOME": shared_cache(page.folder / "cache"), "HF_HUB_OFFLINE": "1"}
     tasks = page.folder / "my-benchmarks"

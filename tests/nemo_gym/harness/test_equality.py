@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.engines import CACHE, shared_cache
+from tests.engines import harness_python, shared_cache
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
 from nemo_gym.cli.main import gym
-from nemo_gym.harness import environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 
@@ -46,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def theirs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("home")
     output = home / "theirs.json"
-    python = environment.ensure_python(print, {"XDG_CACHE_HOME": str(CACHE.parent)})
+    python = harness_python()
     jobs = [*JOBS, *({"task": name, "chat": False} for name in SCORED)]
     argv = [str(python), str(HERE / "theirs.py"), str(folder), json.dumps(jobs), str(output)]
     environ = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home / "hf"), "PATH": "/usr/bin:/bin", "HOME": str(home)}

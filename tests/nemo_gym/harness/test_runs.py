@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines import shared_cache
+from tests.engines import harness_python, shared_cache
 from tests.mock_server import MockServer
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
+    harness_python()
     return {
         **os.environ,
         "XDG_CACHE_HOME": shared_cache(tmp_path / "cache"),
