@@ -252,3 +252,14 @@ class Workplace:
         with self.store.read() as unit:
             rows = unit.transitions.since(TransitionQuery(job_id=job_id))
         return [f"{row.origin}>{row.to}" for row in rows if (row.step_id is None) is job_only]
+
+
+def passes(place, count=4):
+    """Have the controller decide so many times."""
+    for _ in range(count):
+        place.controller.run_once()
+
+
+def token(place, job):
+    """The start of a job's current step; `None` = it has none yet."""
+    return place.step_of(job).task

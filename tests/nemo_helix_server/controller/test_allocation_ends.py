@@ -3,39 +3,16 @@
 import hashlib
 
 import pytest
-from tests.helix_workplace import Workplace, shell, step
+from tests.helix_workplace import passes, shell, step, token
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.allocation_ends import record_of
 from nemo_helix_server.executors.base import RunObservation, RunState
-from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord
-from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
 PLACE = "subprocess/default"
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture
-def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
-    yield place
-    place.close()
-
-
-def passes(place, count=4):
-    for _ in range(count):
-        place.controller.run_once()
-
-
-def token(place, job):
-    return place.step_of(job).task
 
 
 def begin(place, job):

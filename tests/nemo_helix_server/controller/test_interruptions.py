@@ -3,38 +3,16 @@
 import hashlib
 
 import pytest
-from tests.helix_workplace import Workplace, shell
+from tests.helix_workplace import passes, shell, token
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import starts
-from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.executors.fake import FakeStepExecutor
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture
-def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
-    yield place
-    place.close()
-
-
-def passes(place, count=4):
-    for _ in range(count):
-        place.controller.run_once()
-
-
-def token(place, job):
-    return place.step_of(job).task
 
 
 def queued(place):

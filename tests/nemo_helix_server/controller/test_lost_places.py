@@ -4,31 +4,12 @@ import hashlib
 import sys
 
 import pytest
-from tests.helix_workplace import Workplace, shell, step
+from tests.helix_workplace import Workplace, passes, shell, step, token
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
-from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture
-def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
-    yield place
-    place.close()
-
-
-def passes(place, count=4):
-    for _ in range(count):
-        place.controller.run_once()
 
 
 def pausing(place):
@@ -40,10 +21,6 @@ def pausing(place):
     passes(place)
     assert place.get(job).status is Status.PAUSING
     return job
-
-
-def token(place, job):
-    return place.step_of(job).task
 
 
 def save(place, job, number):

@@ -9,29 +9,15 @@ from tests.nemo_helix_server.storage.test_checkpoints import save
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
-from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
-from nemo_runs.clock import MovableClock
 from nemo_trainer import contract, retention
 
 pytestmark = pytest.mark.services
 
 ANN = Caller(name="ann")
-
-
-@pytest.fixture
-def clock():
-    return MovableClock()
-
-
-@pytest.fixture
-def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
-    yield place
-    place.close()
 
 
 def catalogue_of(place):

@@ -9,6 +9,10 @@ from lm_eval.api.model import TemplateLM
 
 from nemo_gym.harness.worker.definitions import CannotRunError, said
 
+_TOKENS_ALONE = (
+    "a tokenizer stands for the model here: it gives token ids of pairs and windows, and no results"
+)
+
 
 class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
     """A tokenizer in the place of a model: what it is asked for likelihoods it gives back as token ids."""
@@ -78,10 +82,10 @@ class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
     ) -> list[tuple[list[int], list[int]]]:
         return [(context, continuation) for _, context, continuation in requests]
 
-    def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        """Not asked; see `windows`."""
-        raise NotImplementedError
+    def loglikelihood_rolling(self, *_asked: Any, **_how: Any) -> Any:
+        """`TemplateLM` demands it; whole texts are split by `windows`, for which nothing is asked here."""
+        raise CannotRunError(_TOKENS_ALONE)
 
-    def generate_until(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        """Not asked."""
-        raise NotImplementedError
+    def generate_until(self, *_asked: Any, **_how: Any) -> Any:
+        """`TemplateLM` demands it; no model is here that could answer."""
+        raise CannotRunError(_TOKENS_ALONE)

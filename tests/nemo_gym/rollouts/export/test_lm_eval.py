@@ -5,10 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.engines import CACHE, shared_cache
+from tests.engines import harness_python
 from tests.nemo_gym.rollouts.export.outputs import exported
 
-from nemo_gym.harness import environment
 from nemo_gym.rollouts.export.lm_eval import write_lm_eval
 
 READ = """
@@ -44,10 +43,7 @@ def test_results_and_samples_have_the_fields_of_the_harness(tmp_path: Path) -> N
 @pytest.mark.services
 def test_the_harness_reads_them(tmp_path: Path) -> None:
     write_lm_eval([exported(tmp_path / "a")], tmp_path / "out")
-    environ = {"XDG_CACHE_HOME": shared_cache(tmp_path / "cache")}
-    assert CACHE.exists()
-    python = environment.ensure_python(print, environ)
-    argv = [str(python), "-c", READ, str(tmp_path / "out" / "org__model-1")]
+    argv = [str(harness_python()), "-c", READ, str(tmp_path / "out" / "org__model-1")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     table, files, rewards = json.loads(done.stdout.splitlines()[-1])

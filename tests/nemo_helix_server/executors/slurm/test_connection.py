@@ -88,9 +88,9 @@ def test_a_request_reaches_a_run_on_a_full_disk_and_without_its_space_there_is_a
 
 def test_what_needs_the_same_host_shares_its_connection_whatever_its_folder_and_interpreter():
     connections = ClusterConnections()
-    first = connections.of(ClusterAddress("lab", "/work/a", "python3"))
-    second = connections.of(ClusterAddress("lab", "/work/b", "python3.11", ("module load python",)))
-    other = connections.of(ClusterAddress("lab2", "/work/a", "python3"))
+    first = connections.of(ClusterAddress("lab", "/scratch/a", "python3"))
+    second = connections.of(ClusterAddress("lab", "/scratch/b", "python3.11", ("module load python",)))
+    other = connections.of(ClusterAddress("lab2", "/scratch/a", "python3"))
     assert first.host is second.host
     assert first.host is not other.host
     connections.close()
