@@ -39,12 +39,24 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+_MARKS_BY_COST = ("slurm", "e2e", "services", "slow")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Put first what reads all sources: then one worker does, since others take over tests from the end."""
+    """Put first what takes long, and then what reads all sources: workers take over tests from the end.
+
+    So one worker begins with the real Slurm, where a test may have to be alone, while others do the rest,
+    what is left at the end is short, and one worker reads the sources.
+    """
     readers = {id(source_tree.parsed), id(source_tree.modules)}
     modules = {item.module for item in items}
-    first = {module for module in modules if not readers.isdisjoint(map(id, vars(module).values()))}
-    items.sort(key=lambda item: item.module not in first)
+    reading = {module for module in modules if not readers.isdisjoint(map(id, vars(module).values()))}
+
+    def place(item: pytest.Function) -> tuple[int, bool]:
+        costs = (cost for cost, mark in enumerate(_MARKS_BY_COST) if item.get_closest_marker(mark))
+        return next(costs, len(_MARKS_BY_COST)), item.module not in reading
+
+    items.sort(key=place)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     worker_events.send_what_is_shown(config)
+    worker_events.name_failures_at_once(config)
 
 
 _FOLDERS = {

@@ -45,6 +45,7 @@ from tests import worker_events
 
 def pytest_configure(config):
     worker_events.send_what_is_shown(config)
+    worker_events.name_failures_at_once(config)
 """
 
 
@@ -61,3 +62,9 @@ def test_workers_count_what_one_process_counts(tmp_path: Path, options: list[str
     assert "1 failed, 2 passed, 1 skipped, 1 error in" in done.stdout, done.stdout + done.stderr
     assert "in the test" in done.stdout
     assert "after the test" in done.stdout
+    at_once = [line for line in done.stdout.splitlines() if line.startswith("FAILED in ")]
+    named = [
+        "FAILED in call: test_some.py::test_bad: RuntimeError: in the test",
+        "FAILED in teardown: test_some.py::test_left: RuntimeError: after the test",
+    ]
+    assert sorted(at_once) == (named if options == ["-q"] else []), done.stdout

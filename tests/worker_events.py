@@ -1,4 +1,4 @@
-"""What a worker of pytest-xdist says of its tests: in a quiet run, only what that shows.
+"""What a worker of pytest-xdist says of its tests: in a quiet run, only what that shows; failures at once.
 
 Starts, ends and set-ups that passed are two thirds of the events, and a tenth of the time of a run.
 """
@@ -36,3 +36,27 @@ def send_what_is_shown(config: pytest.Config) -> None:
 def _send(send: Callable[..., None], name: str, **event: Any) -> None:
     if is_shown(name, event):
         send(name, **event)
+
+
+def name_failures_at_once(config: pytest.Config) -> None:
+    """Print each failure of a quiet run when it happens: a run that is ended from outside has no summary."""
+    if not hasattr(config, "workerinput") and is_quiet(config):
+        config.pluginmanager.register(FailuresAtOnce(config), "failures-at-once")
+
+
+class FailuresAtOnce:
+    """Prints one line for each failure, below the dots."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Print the test's name, the phase that failed, and the first line of what was wrong."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if not report.failed or terminal is None:
+            return
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = (crash.message if crash else report.longreprtext).strip().partition("\n")[0]
+        terminal.write("\n")
+        terminal.write_line(f"FAILED in {report.when}: {report.nodeid}: {message}")
