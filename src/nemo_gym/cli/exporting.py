@@ -1,7 +1,8 @@
-"""What `gym job export` and `gym job share` say alike."""
+"""What `gym job export`, `gym job share` and `gym job show` say alike."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,9 +10,16 @@ if TYPE_CHECKING:
 
 
 def report_unpublished(outputs: list[ExportedOutput]) -> None:
-    """Say whose rows are left out."""
+    """Say whose rows are left out, and why."""
     from nemo_gym.cli.submissions import report
 
-    left_out = [output.benchmark for output in outputs if not output.publishes_rows]
-    if left_out:
-        report(f"rows of {', '.join(left_out)} must stay unpublished and are left out; scores are not.")
+    for benchmark, reason in unpublished(outputs).items():
+        report(
+            f"rows of {benchmark} must stay unpublished and are left out ({reason.rstrip('.')}); "
+            "scores are not."
+        )
+
+
+def unpublished(outputs: list[ExportedOutput]) -> Mapping[str, str]:
+    """Why rows must stay unpublished, by benchmark."""
+    return {output.benchmark: output.unpublished for output in outputs if output.unpublished is not None}

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def list_benchmarks(
     prefix: str | None, search_dirs: tuple[Path, ...], include_paths: tuple[Path, ...], as_json: bool
 ) -> None:
-    """List the benchmarks that `--benchmark NAME` finds, or those whose names begin with PREFIX.
+    """List the benchmarks that `--benchmark NAME` finds, or those whose names begin with PREFIX: whether
+    their data is there, and where it is from with its version and license.
 
     The tasks of lm-evaluation-harness are listed for a PREFIX that begins with lm_eval/.
     """
@@ -49,9 +50,16 @@ def list_benchmarks(
         return
     width = max((len(entry.name) for entry in entries), default=0)
     for entry in entries:
-        click.echo(
-            f"{entry.name:<{width}}  {_state(entry):<12}  {_repeats(entry):<11}  {entry.description}".rstrip()
-        )
+        words = [
+            f"{entry.name:<{width}}",
+            f"{_state(entry):<12}",
+            f"{_repeats(entry):<11}",
+            entry.description,
+        ]
+        click.echo("  ".join(words).rstrip())
+        if entry.source is not None:
+            source = entry.source
+            click.echo(f"{'':<{width}}  {source.address} ({source.version}); license: {source.license}")
     for entry in entries:
         if entry.error:
             click.echo(f"gym: {entry.name} cannot be used: {entry.error}", err=True)
@@ -91,5 +99,7 @@ def _document(entry: ListedBenchmark) -> dict[str, object]:
         "path": str(entry.path),
         "num_repeats": entry.num_repeats,
         "prepared": entry.prepared,
+        "source": None if entry.source is None else entry.source.model_dump(),
+        "unpublished": entry.unpublished,
         "error": entry.error,
     }

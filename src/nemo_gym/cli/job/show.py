@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -48,27 +48,32 @@ def show(
     or file that `gym eval run` wrote. The run may still be at work. `--failed`, `--wrong` and `--truncated`
     together show what is any of them; without one all rollouts are shown. In a terminal the text goes through
     the pager ($PAGER). Of a run on another machine, results are fetched into a temporary folder that is
-    removed again.
+    removed again. Where questions and answers must stay unpublished (GPQA), that is said.
     """
+    from nemo_gym.cli.exporting import unpublished
     from nemo_gym.cli.submissions import report
     from nemo_gym.orchestration.records import remote_copy
     from nemo_gym.orchestration.records.run_outputs import run_outputs
+    from nemo_gym.rollouts.export.writing import exported
     from nemo_gym.rollouts.reading.located import RolloutFilter
 
     wanted = RolloutFilter(failed=failed, wrong=wrong, truncated=truncated, slow=slow, task=task, limit=limit)
     bring = remote_copy.for_certificate(benchmark)
     with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
         run = run_outputs(name, benchmark, near)
+        kept = unpublished(exported(run.name, run.outputs, {}))
         if as_json:
-            _print_json(run, wanted)
+            _print_json(run, wanted, kept)
         else:
+            for one, reason in kept.items():
+                report(f"rows of {one} must stay unpublished; do not pass them on: {reason.rstrip('.')}.")
             _print_text(run, wanted, thoughts=thoughts)
     return 0
 
 
-def _print_json(run: RunOutputs, wanted: RolloutFilter) -> None:
+def _print_json(run: RunOutputs, wanted: RolloutFilter, kept: Mapping[str, str]) -> None:
     rollouts = [{"benchmark": name, **rollout.to_json()} for name, rollout in _rollouts(run, wanted)]
-    document = {"schema_version": 1, "run": run.name, "rollouts": rollouts}
+    document = {"schema_version": 1, "run": run.name, "unpublished": kept, "rollouts": rollouts}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 

@@ -245,6 +245,7 @@ class CollectorRun:
                 link={**link, **found},
                 clock=self._clock,
                 first_sha256=facts.first_sha256,
+                unpublished=config.benchmark.unpublished,
             )
         )
         prepared.planned.forget()  # they are in their file

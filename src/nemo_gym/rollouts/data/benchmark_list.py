@@ -9,6 +9,7 @@ from pathlib import Path
 from nemo_gym import errors
 from nemo_gym.rollouts.data.prepare import data_path
 from nemo_gym.rollouts.run_config.catalog import benchmark_files
+from nemo_gym.rollouts.run_config.dataset_schema import DataSource
 from nemo_gym.rollouts.run_config.schema import load_run_config
 
 
@@ -23,6 +24,10 @@ class ListedBenchmark:
     num_repeats: int
     prepared: bool
     """Whether its data, with the default arguments of its prepare script, is there."""
+    source: DataSource | None = None
+    """Where the data is from; ``None`` where the config does not say."""
+    unpublished: str | None = None
+    """Why its questions and answers must not be published."""
     error: str | None = None
     """Why the config cannot be used; the other fields are then only what could be had."""
 
@@ -45,4 +50,12 @@ def _entry(name: str, path: Path, search_dirs: Sequence[Path], cwd: Path) -> Lis
     except errors.GymError as error:
         return ListedBenchmark(name, "", path, 1, prepared=False, error=str(error))
     benchmark = config.benchmark
-    return ListedBenchmark(name, benchmark.description, path, benchmark.num_repeats, prepared)
+    return ListedBenchmark(
+        name,
+        benchmark.description,
+        path,
+        benchmark.num_repeats,
+        prepared,
+        source=benchmark.source,
+        unpublished=benchmark.unpublished,
+    )

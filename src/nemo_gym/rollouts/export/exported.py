@@ -15,9 +15,9 @@ from nemo_gym.rollouts.reading.located import LocatedRollouts, locate
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader
 from nemo_gym.rollouts.scores.summary import Summary, load_summary
 
-UNPUBLISHED = frozenset({"gpqa"})
-"""Words in names of benchmarks whose questions must not be published, by their licence or their authors'
-request: their answers would give them away, too."""
+UNPUBLISHED = {"gpqa": "the authors of GPQA ask that its questions are not shown on the internet"}
+"""Words in names of benchmarks that must stay unpublished whatever their config says, and why: those of
+tasks of lm-eval, which have no config, and of outputs that were begun before configs could say it."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,25 @@ class ExportedOutput:
         return str(name or "unknown")
 
     @property
+    def unpublished(self) -> str | None:
+        """Why questions and answers must not leave; ``None`` where they may. Scores always may."""
+        if self.manifest.unpublished is not None:
+            return self.manifest.unpublished
+        words = {word for name in self._names() for word in re.split(r"[^a-z0-9]+", name.lower())}
+        return next((reason for word, reason in UNPUBLISHED.items() if word in words), None)
+
+    @property
     def publishes_rows(self) -> bool:
-        """Whether questions and answers may leave; scores always may."""
-        names = (self.benchmark, self.benchmark_name)
-        return not any(UNPUBLISHED & set(re.split(r"[^a-z0-9]+", name.lower())) for name in names)
+        """Whether questions and answers may leave."""
+        return self.unpublished is None
+
+    def _names(self) -> Iterator[str]:
+        """All names under which the questions are known; a group of lm-eval has those of its tasks."""
+        yield from (self.benchmark, self.benchmark_name)
+        found: Any = self.manifest.scoring
+        for key in ("benchmark", "lm_eval", "definition", "tasks"):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        yield from map(str, found or ())
 
     @property
     def benchmark_name(self) -> str:
@@ -94,10 +109,16 @@ class ExportedOutput:
     def settings(self) -> dict[str, Any]:
         """Settings that affect answers and grades, as flat names and plain values.
 
-        Addresses of servers and paths of a machine are left out: they are nobody else's business.
+        Addresses of servers and paths of a machine are left out: they are nobody else's business. So is the
+        prompt where rows must stay unpublished, since its examples are rows, too.
         """
         found = [*_flat(self.manifest.generation), *_flat(self.manifest.scoring)]
-        return {name: value for name, value in found if not _is_of_a_machine(value)}
+        hidden = () if self.publishes_rows else ("benchmark.prompt.",)
+        return {
+            name: value
+            for name, value in found
+            if not _is_of_a_machine(value) and not name.startswith(hidden)
+        }
 
 
 def _is_of_a_machine(value: Any) -> bool:

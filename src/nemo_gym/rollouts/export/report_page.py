@@ -90,7 +90,9 @@ def _benchmark(output: ExportedOutput) -> Iterator[str]:
         yield f"<tr><th>{_text(name)}</th><td><pre>{_text(words)}</pre></td></tr>\n"
     yield "</table>\n</details>\n"
     if not output.publishes_rows:
-        yield "<p class='quiet'>Questions and answers of this benchmark must stay unpublished.</p>\n"
+        reason = _text((output.unpublished or "").rstrip("."))
+        yield "<p class='quiet'>Questions and answers of this benchmark must stay unpublished: "
+        yield f"{reason}.</p>\n"
         return
     for number, rollout in enumerate(output.rollouts()):
         if number == MOST_ROLLOUTS:

@@ -36,6 +36,8 @@ class OutputManifest:
     num_repeats: int
     materialized: dict[str, Any]
     """``sha256``, ``size`` in bytes, ``rows`` and ``mtime_ns`` of the materialized inputs."""
+    unpublished: str | None = None
+    """Why questions and answers must not be published; ``None`` where they may, or where it was not said."""
     unsafe_resumes: list[dict[str, Any]] = field(default_factory=list)
     """Each resume that was allowed although something differed: ``at``, ``differences``, ``recorded``."""
     links: list[dict[str, Any]] = field(default_factory=list)
@@ -56,6 +58,8 @@ class OutputManifest:
         """The manifest as it is in its file; digests and counts are written out for readers."""
         values = asdict(self)
         generation, scoring = values.pop("generation"), values.pop("scoring")
+        if self.unpublished is None:
+            del values["unpublished"]
         head = {key: values.pop(key) for key in ("schema_version", "run_id", "created_at")}
         return {
             **head,

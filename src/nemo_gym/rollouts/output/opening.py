@@ -40,6 +40,8 @@ class RequestedOutput:
     link: Mapping[str, Any]
     first_sha256: str | None = None
     """Digest of as many first rows of the data as an earlier run planned."""
+    unpublished: str | None = None
+    """Why questions and answers must not be published."""
 
     @property
     def expected(self) -> int:
@@ -258,6 +260,7 @@ class OutputOpening:
             num_tasks=self.asked.num_tasks,
             num_repeats=self.asked.num_repeats,
             materialized=described,
+            unpublished=self.asked.unpublished or base.unpublished,
             unsafe_resumes=[*base.unsafe_resumes, *([unsafe] if self._changes else [])],
             links=[*base.links, entry],
         )

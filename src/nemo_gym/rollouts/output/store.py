@@ -116,6 +116,7 @@ class OutputStore:
         link: Mapping[str, Any],
         clock: SecondsClock,
         first_sha256: str | None = None,
+        unpublished: str | None = None,
     ) -> Self:
         """Claim an output and make it ready to be added to.
 
@@ -125,6 +126,7 @@ class OutputStore:
         understood, the first three taken from ``NEMO_GYM_JOB_ID``, ``NEMO_GYM_RESTART`` and
         ``NEMO_GYM_CHAIN`` where they are absent. ``first_sha256`` is the digest of the data's first rows, as
         many as the manifest there plans: where it is the manifest's, more tasks of the same data are taken.
+        ``unpublished`` says why the rows must not be published, and goes into the manifest.
 
         Raises `BusyError` when somebody else is at work on the output, `GymError` when it holds rollouts and
         ``resume`` is false, and `ResumeRefusedError` when they belong to something else and ``allow_unsafe``
@@ -139,7 +141,7 @@ class OutputStore:
             undo.callback(claim.try_to_release)
             lock.sweep(paths.output.parent, claim.path)
             asked = RequestedOutput(
-                identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link, first_sha256
+                identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link, first_sha256, unpublished
             )
             opening = OutputOpening(paths, asked, claim, clock)
             opening.run()

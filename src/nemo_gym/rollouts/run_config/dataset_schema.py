@@ -10,6 +10,17 @@ from pydantic import Field, model_validator
 from nemo_gym.rollouts.run_config.values import Strict
 
 
+class DataSource(Strict):
+    """Where a benchmark's data is from, as `gym list benchmarks` says it."""
+
+    address: Annotated[str, Field(min_length=1)]
+    """The page of the data, or the package that holds it."""
+    version: Annotated[str, Field(min_length=1)]
+    """The version or revision that is used."""
+    license: Annotated[str, Field(min_length=1)]
+    """Its license, or what is known of it."""
+
+
 class HubDataset(Strict):
     """A data set of the Hugging Face hub, or a folder on this machine that holds one."""
 

@@ -53,6 +53,8 @@ NEITHER_KEYS: Final = (
     "benchmark.description",
     "benchmark.group_by",
     "benchmark.num_repeats",  # the effective number stands under `num_repeats`
+    "benchmark.source",
+    "benchmark.unpublished",
     "check_model",
     "config_paths",
     "disable_aggregation",

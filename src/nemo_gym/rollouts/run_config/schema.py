@@ -17,7 +17,7 @@ from nemo_gym.harness.options import HarnessOptions
 from nemo_gym.rollouts.policy.apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.run_config import catalog, foreign_names, includes
-from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig
+from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig, DataSource
 from nemo_gym.rollouts.run_config.judge_schema import JudgeModelConfig
 from nemo_gym.rollouts.run_config.prompt_schema import PromptConfig, Split
 from nemo_gym.rollouts.run_config.sampling_schema import SamplingConfig
@@ -53,6 +53,10 @@ class BenchmarkConfig(Strict):
     num_repeats: Count = 1
     group_by: list[str] | None = None
     """Fields of the rows; tasks that share a value get a score of their own."""
+    source: DataSource | None = None
+    """Where the data is from."""
+    unpublished: Annotated[str, Field(min_length=1)] | None = None
+    """Why questions and answers must not be published; exports and shares leave them out. Null: they may."""
 
     @field_validator("agent", "verifier")
     @classmethod

@@ -131,7 +131,8 @@ def reverify(
         judging = _Judging(judges, GradingJournal(_journal(target, scoring)), report) if judges else None
         grades, superseded = _replace_rows(paths, target, _rows(answers, verifier, judging), pending)
         link = _link(clock or SystemClock(), grades, known.scoring)
-        changed = replace(known, scoring=scoring, links=[*known.links, link])
+        unpublished = config.benchmark.unpublished or known.unpublished
+        changed = replace(known, scoring=scoring, unpublished=unpublished, links=[*known.links, link])
         changed.save(target.manifest)
         _journal(target, scoring).unlink(missing_ok=True)
         run = _run(changed, config)

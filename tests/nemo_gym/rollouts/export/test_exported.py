@@ -1,12 +1,16 @@
 """What may be given away of a run."""
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
 from tests.nemo_gym.rollouts.export.outputs import exported
 
+from nemo_gym.cli.main import _status
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.export.exported import ExportedOutput
+from nemo_gym.rollouts.export.writing import ExportRequest, write_export
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,52 @@ def test_settings_are_flat(tmp_path: Path) -> None:
     settings = exported(tmp_path).settings()
     assert settings["responses_create_params.temperature"] == 0.5
     assert settings["benchmark.verifier.type"] == "match"
+
+
+SECRET = "the customer's questions are confidential"
+
+
+def confidential(folder: Path) -> ExportedOutput:
+    """An output whose manifest has what `benchmark.unpublished` says."""
+    output = exported(folder)
+    known = json.loads(output.paths.manifest.read_text())
+    output.paths.manifest.write_text(json.dumps({**known, "unpublished": SECRET}))
+    return ExportedOutput(output.benchmark, output.paths, output.run)
+
+
+@pytest.mark.parametrize("form", ["csv", "share", "report", "lm-eval", "model-card"])
+def test_rows_that_a_config_calls_unpublished_are_in_no_export(tmp_path: Path, form: str) -> None:
+    output = confidential(tmp_path / "a")
+    assert output.unpublished == SECRET
+    written = write_export([output], ExportRequest(form=form, path=tmp_path / "out"))
+    if form == "share":
+        with zipfile.ZipFile(written) as archive:
+            archive.extractall(tmp_path / "share")
+        written = tmp_path / "share"
+    files = [path for path in ([written] if written.is_file() else written.rglob("*")) if path.is_file()]
+    text = "".join(path.read_text() for path in files)
+    for row in ("What is", "Zero it is", "thought of 0", "benchmark.prompt"):
+        assert row not in text
+    if form in ("share", "report"):
+        assert "must stay unpublished: the customer&#x27;s questions are confidential." in text
+
+
+def test_a_group_of_lm_eval_with_such_a_task_stays_here_whatever_it_is_called(tmp_path: Path) -> None:
+    output = exported(tmp_path)
+    known = json.loads(output.paths.manifest.read_text())
+    tasks = {"tasks": {"leaderboard_gpqa_main": 1.0}}
+    known["identity"]["scoring"]["benchmark"]["lm_eval"] = {"definition": tasks}
+    output.paths.manifest.write_text(json.dumps(known))
+    assert not ExportedOutput("leaderboard", output.paths, "run").publishes_rows
+
+
+def test_show_says_that_rows_must_stay_unpublished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = confidential(tmp_path / "a").paths.output.parent
+    assert _status(["job", "show", str(folder), "--task", "0"]) == 0
+    said = capsys.readouterr()
+    assert f"must stay unpublished; do not pass them on: {SECRET}." in said.err
+    assert "What is" in said.out
+    assert _status(["job", "show", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unpublished"] == {folder.name: SECRET}

@@ -844,3 +844,13 @@ def test_answers_alone_are_something_to_resume(open_store: Open) -> None:
     changed = dataclasses.replace(IDENTITY, generation={"temperature": 0.7})
     with pytest.raises(ResumeRefusedError, match="temperature"):
         open_store(identity=changed)
+
+
+def test_why_rows_stay_unpublished_is_written_down_and_kept_by_every_resume(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    open_store(resume=False).close()
+    assert "unpublished" not in json.loads(paths.manifest.read_text())
+    open_store(unpublished="a secret").close()
+    open_store().close()
+    assert json.loads(paths.manifest.read_text())["unpublished"] == "a secret"

@@ -85,9 +85,13 @@ def test_the_command_lists_for_people_and_for_programs(
     shown = CliRunner().invoke(gym, ["list", "benchmarks", "--search-dir", "extra"])
     assert shown.exit_code == 0
     assert "mine            not prepared  3 repeats    About mine." in shown.stdout
+    assert "https://huggingface.co/datasets/Idavidrein/gpqa (gpqa_diamond" in shown.stdout
+    assert "license: CC-BY-4.0" in shown.stdout
     assert shown.stderr.startswith("gym: bad cannot be used: ")
     document = CliRunner().invoke(gym, ["list", "benchmarks", "--search-dir", "extra", "--json"])
     names = {entry["name"]: entry for entry in json.loads(document.stdout)}
     assert names["mine"]["path"] == os.path.abspath("extra/mine/config.yaml")
     assert names["mine"]["num_repeats"] == 3
     assert names["bad"]["error"]
+    assert names["gpqa"]["source"]["license"].startswith("CC-BY-4.0")
+    assert names["gpqa"]["unpublished"]
