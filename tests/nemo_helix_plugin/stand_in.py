@@ -79,6 +79,7 @@ _FIRST = {
     "lost_seconds": 8.5,
     "end": "interrupted",
     "unannounced": True,
+    "cause": "it was preempted",
     "recorded": True,
 }
 _SECOND = {
@@ -98,6 +99,7 @@ _SECOND = {
     "lost_seconds": 0.0,
     "end": None,
     "unannounced": False,
+    "cause": None,
     "recorded": False,
 }
 BILL = {

@@ -12,6 +12,7 @@ from tests.slurm.lab import until
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.executors import dispatch
+from nemo_helix_server.jobs.allocations import AllocationRecord
 from nemo_helix_server.logs.pages import LogPages, Selection
 from nemo_helix_server.logs.reader import Logs
 from nemo_helix_server.service.profiles import Profiles
@@ -37,10 +38,12 @@ def training(steps, step_seconds, *options, pause=60, **changes):
     return on_cluster(step(command, name="training", pause=pause, **changes))
 
 
+GRACE = f"grace{secrets.token_hex(2)}"
 _PROFILES = {
     "lab": {},
     "far": {"host": "lab"},
     "low": {"partition": "low"},
+    "grace": {"partition": GRACE},
     "held": {"options": {"hold": True}},
 }
 
@@ -210,6 +213,42 @@ def test_a_job_that_a_more_important_one_preempts_goes_on(place, slurm):
     slurm.settled(high.job)
     assert len(place.job_ids(job)) >= 2
     assert len(set(steps_of(place, job))) == 300
+
+
+@pytest.fixture
+def grace(slurm):
+    """A partition that announces a preemption: Slurm signals job steps then, and no batch script."""
+    limits = ["GraceTime=20", "PreemptMode=CANCEL", "PriorityTier=1", "MaxTime=INFINITE", "State=UP"]
+    slurm.control("create", f"PartitionName={GRACE}", "Nodes=n1", *limits)
+    yield GRACE
+    subprocess.run(["scancel", f"--partition={GRACE}"], check=True)
+    queue = ["squeue", "--noheader", f"--partition={GRACE}"]
+    until(lambda: not subprocess.run(queue, check=True, capture_output=True).stdout, timeout=60)
+    slurm.control("delete", f"PartitionName={GRACE}")
+
+
+def test_a_preemption_that_is_announced_costs_no_step_and_is_on_record(place, slurm, grace):
+    job = place.job(on_cluster(training(6000, 0.1, "--save-every", "5000"), profile="grace"))
+    place.wait_for(lambda: place.last_step(job) > 8, lambda: place.step_of(job))
+    run = place.run_folder(job)
+    options = ["--output=/dev/null", "--partition=high", "--nodelist=n1", "--exclusive"]
+    high = slurm.cluster.submit(
+        slurm.script("#!/bin/bash\nsleep 60\n"), token=f"{slurm.prefix}high", options=options
+    )
+    place.wait_for(lambda: "goes_on" in place.step_of(job).status_details, lambda: place.step_of(job))
+    said = json.loads((run / "allocation.json").read_text())
+    assert (said["kind"], said["ends_at"] - said["noticed_at"]) == ("preemption", 20)
+    waits = place.step_of(job).status_details["goes_on"]
+    assert "after it was preempted with 20 s of notice, 2nd allocation, from step " in waits
+    step_id = place.step_of(job).id
+    with place.store.read() as unit:
+        first, *_ = unit.tasks.of_step(step_id)
+    record = AllocationRecord.read(first.status_details["allocation"])
+    assert (record.notice, record.noticed_at) == ("preemption", said["noticed_at"])
+    assert (record.repeated_steps, record.unannounced) == (0, False)
+    place.cancel(job)
+    place.until(job, Status.CANCELLED)
+    slurm.cluster.cancel([high.job])
 
 
 def test_a_training_ends_while_the_service_sleeps_and_is_found_when_it_wakes_up(

@@ -113,6 +113,13 @@ class AllocationLine(models.ResponseModel):
     """``completed``, ``failed``, ``interrupted``, ``paused`` or ``cancelled``; null before its end."""
     unannounced: bool = False
     """Whether its allocation was taken away without a notice."""
+    cause: str | None = None
+    """Why it was interrupted: a clause such as ``it was preempted``."""
+    notice: str | None = None
+    """What its scheduler announced before, such as ``preemption``; null where nothing is known of that."""
+    noticed_at: models.Moment | None = None
+    grace_seconds: float | None = None
+    """How long before the end of its allocation that was."""
     recorded: bool = True
     """Whether it left a record; else its times are those at which the service saw its status change."""
 

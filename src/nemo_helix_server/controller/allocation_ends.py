@@ -26,6 +26,10 @@ def record_of(context: StepContext, seen: RunObservation, trainer: TrainerFiles 
         gpus=gpus,
         place=seen.place,
         unannounced=_is_unannounced(seen),
+        cause=seen.interrupted,
+        notice=seen.notice.kind if seen.notice else "",
+        noticed_at=seen.notice.noticed_at if seen.notice else None,
+        grace_seconds=seen.notice.grace_seconds if seen.notice else None,
         **{name: value for name, value in trained.items() if name != "said_at"},
     )
 

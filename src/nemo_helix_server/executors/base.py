@@ -20,6 +20,7 @@ from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.findings import Finding
 from nemo_runs.secret_refs import SecretText
+from nemo_trainer.contract.allocation import Allocation
 
 
 class ExecutorError(Exception):
@@ -164,6 +165,8 @@ class RunObservation:
     it, such as ``the machine was restarted`` or ``it was preempted``; empty when the place stayed."""
     failed_nodes: tuple[str, ...] = ()
     """Of a run that is over: the nodes whose failure ended it, or kept it from starting."""
+    notice: Allocation | None = None
+    """Of an interrupted run: what was announced before; `None` = nothing, or that is not known."""
     never_started: bool = False
     """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""

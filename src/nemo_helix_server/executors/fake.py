@@ -27,6 +27,7 @@ from nemo_helix_server.executors.environments import LocalPlace
 from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import SECOND, Clock, MovableClock
+from nemo_trainer.contract.allocation import Allocation
 
 
 @dataclass(slots=True)
@@ -81,9 +82,20 @@ class FakeMachine:
         """The scheduler has given it its place; the command does not run yet."""
         self._see(token, state=RunState.STARTING, reason="")
 
-    def lose(self, token: str, *, interrupted: str = "", failed_nodes: tuple[str, ...] = ()) -> None:
+    def lose(
+        self,
+        token: str,
+        *,
+        interrupted: str = "",
+        failed_nodes: tuple[str, ...] = (),
+        notice: Allocation | None = None,
+    ) -> None:
         """The shim was killed; with ``interrupted``, that is why its place was taken away."""
-        facts: dict[str, object] = {"interrupted": interrupted, "failed_nodes": failed_nodes}
+        facts: dict[str, object] = {
+            "interrupted": interrupted,
+            "failed_nodes": failed_nodes,
+            "notice": notice,
+        }
         self._see(token, state=RunState.LOST, reason="was lost", ended_at=self.now, **facts)
         self.holding.pop(token, None)
 

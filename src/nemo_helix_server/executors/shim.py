@@ -78,10 +78,15 @@ class ShimOrder:
         return cls(**given, file_access=FileAccess.from_json(access) if access else None)
 
 
-def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
+def run(
+    order: ShimOrder,
+    claimed: Callable[[bool], None],
+    ending: Callable[[run_files.ExitRecord], None] = lambda _end: None,
+) -> None:
     """Claim the run and, when it was free, run its command to the end; return whether it was free.
 
-    The caller is a process of its own, without threads, whose signals are blocked until here.
+    The caller is a process of its own, without threads, whose signals are blocked until here. ``ending`` is
+    called before the end is recorded, for what must be on the disk by then; it raises nothing.
     """
     with contextlib.suppress(PermissionError):  # a batch job's program leads its own group already
         os.setsid()
@@ -105,6 +110,7 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
         else:
             end = _run(order, signals, span)
             _release_leases(order)
+        ending(end)
         patiently(lambda: run_files.write_end(order.folder, end), seconds=order.full_disk_seconds)
         run_files.wake(order.fifo)
 

@@ -45,6 +45,13 @@ class AllocationRecord:
     """Where it ran, for people, such as ``job 4711 on n3``."""
     unannounced: bool = False
     """Whether its place was taken away without a notice that it could act on."""
+    cause: str = ""
+    """Why its place was taken away: a clause such as ``it was preempted``; empty when it was not."""
+    notice: str = ""
+    """The kind of notice that its scheduler gave before, such as ``preemption``; empty = none is known."""
+    noticed_at: float | None = None
+    grace_seconds: float | None = None
+    """How long before the end of its place that was."""
     trained_since: float | None = None
     """When it had finished its first training step; `None` = it is not known to have finished one."""
     first_step: int | None = None
@@ -110,6 +117,10 @@ class AllocationRecord:
             gpus=_whole(value.get("gpus")) or 0,
             place=str(value.get("place") or ""),
             unannounced=value.get("unannounced") is True,
+            cause=str(value.get("cause") or ""),
+            notice=str(value.get("notice") or ""),
+            noticed_at=_moment(value.get("noticed_at")),
+            grace_seconds=_moment(value.get("grace_seconds")),
         )
 
 

@@ -203,7 +203,11 @@ def bill(of: Job, lines: Sequence[BilledAllocation]) -> Document:
 
 def _billed(line: BilledAllocation) -> Document:
     record = line.record
-    moments = {"began_at": record.began_at, "ended_at": None if line.running else record.ended_at}
+    moments = {
+        "began_at": record.began_at,
+        "ended_at": None if line.running else record.ended_at,
+        "noticed_at": record.noticed_at,
+    }
     return {
         "attempt": line.attempt,
         "step": line.step,
@@ -223,6 +227,9 @@ def _billed(line: BilledAllocation) -> Document:
         "lost_seconds": round(line.lost_seconds, 3),
         "end": line.end,
         "unannounced": record.unannounced,
+        "cause": (record.cause or None) if line.end == "interrupted" else None,
+        "notice": record.notice or None,
+        "grace_seconds": record.grace_seconds,
         "recorded": line.recorded,
     }
 

@@ -17,6 +17,8 @@ from nemo_runs.durable.files import replace_file
 
 FILE = "allocation.json"
 """Its name in the folder of a start."""
+PREEMPTION = "preemption"
+"""A kind of notice: work of higher priority gets the place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,26 +29,40 @@ class Allocation:
     """UTC seconds since the epoch; `None` = no end is known."""
     notice: str = ""
     """A clause that says why the place is taken away soon, such as ``it is preempted``; empty = it is not."""
+    kind: str = ""
+    """What the notice is about, such as `PREEMPTION`; empty where there is none."""
+    noticed_at: float | None = None
+    """When the notice was given, in UTC seconds; `None` where there is none, or that is not known."""
     by: str
     """Who says so, for people."""
     at: float
     """When it was found out, in UTC seconds since the epoch."""
+
+    @property
+    def grace_seconds(self) -> float | None:
+        """How long before the end the notice was given; `None` = none was, or that is not known."""
+        if self.noticed_at is None or self.ends_at is None:
+            return None
+        return max(0.0, self.ends_at - self.noticed_at)
 
 
 def read_allocation(path: Path) -> Allocation | None:
     """What an allocation file holds; `None` when there is none or it holds something else."""
     try:
         value = json.loads(read_regular(path))
-        end = value["ends_at"]
+        end, noticed = value["ends_at"], value.get("noticed_at")
         found = Allocation(
             ends_at=None if end is None else float(end),
             notice=str(value.get("notice") or ""),
+            kind=str(value.get("kind") or ""),
+            noticed_at=None if noticed is None else float(noticed),
             by=str(value["by"]),
             at=float(value["at"]),
         )
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
         return None
-    return found if found.ends_at is None or math.isfinite(found.ends_at) else None
+    moments = (found.ends_at, found.noticed_at, found.at)
+    return found if all(moment is None or math.isfinite(moment) for moment in moments) else None
 
 
 def write_allocation(path: Path, allocation: Allocation) -> None:

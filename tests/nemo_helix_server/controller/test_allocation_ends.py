@@ -9,6 +9,9 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.allocation_ends import record_of
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord
+from nemo_helix_server.jobs.bill import BilledAllocation
+from nemo_helix_server.service import responses
+from nemo_runs.clock import wire
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
@@ -133,6 +136,35 @@ def test_another_partition_of_the_same_profile_is_another_place(place):
         unit.places.count("cpu/cluster, partition a", seconds=10.0, interrupted=True)
     assert seen(place, "cpu/cluster, partition b").allocations == 0
     assert seen(place, "cpu/cluster, partition a").interruptions == 1
+
+
+def test_the_notice_of_an_interruption_is_on_the_bill(place, clock):
+    job = place.job(shell("sleep 600", name="main", pause=60))
+    begin(place, job)
+    at = seconds(clock)
+    said = contract.Allocation(
+        ends_at=at + 30, notice="it is preempted", kind="preemption", noticed_at=at, by="Slurm", at=at
+    )
+    cause = "it was preempted with 30 s of notice"
+    place.executor.machine.lose(token(place, job), interrupted=cause, notice=said)
+    passes(place)
+    (record,) = (one for one in records(place, job) if one is not None)
+    assert (record.cause, record.noticed_at) == (cause, at)
+    billed = BilledAllocation(
+        attempt=0,
+        step="main",
+        task="task-1",
+        record=record,
+        recorded=True,
+        running=False,
+        waited_seconds=0.0,
+        end="interrupted",
+        repeated_steps=0,
+        lost_seconds=0.0,
+    )
+    (line,) = responses.bill(place.get(job), [billed])["allocations"]
+    assert (line["end"], line["cause"], line["notice"]) == ("interrupted", cause, "preemption")
+    assert (line["grace_seconds"], line["noticed_at"]) == (30.0, wire(round(at * 1_000_000)))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,32 @@ from nemo_trainer.contract.allocation import FILE
 
 
 def test_what_is_written_is_read(tmp_path):
-    said = Allocation(ends_at=1800.5, notice="it is preempted", by="slurm", at=12.0)
+    said = Allocation(
+        ends_at=1800.5, notice="it is preempted", kind="preemption", noticed_at=1780.0, by="slurm", at=1781.0
+    )
     write_allocation(tmp_path / FILE, said)
     assert read_allocation(tmp_path / FILE) == said
-    assert set(json.loads((tmp_path / FILE).read_bytes())) == {"ends_at", "notice", "by", "at"}
+    assert set(json.loads((tmp_path / FILE).read_bytes())) == {
+        "ends_at",
+        "notice",
+        "kind",
+        "noticed_at",
+        "by",
+        "at",
+    }
+    assert said.grace_seconds == 20.5
+
+
+def test_a_file_of_an_earlier_version_says_nothing_of_when_the_notice_was_given(tmp_path):
+    (tmp_path / FILE).write_text('{"ends_at": 9, "notice": "it is preempted", "by": "slurm", "at": 1}')
+    found = read_allocation(tmp_path / FILE)
+    assert found is not None
+    assert (found.notice, found.kind, found.noticed_at, found.grace_seconds) == (
+        "it is preempted",
+        "",
+        None,
+        None,
+    )
 
 
 def test_no_end_and_no_notice(tmp_path):
@@ -28,6 +50,8 @@ def test_no_end_and_no_notice(tmp_path):
         '{"by": "a", "at": 1}',
         '{"ends_at": "soon", "by": "a", "at": 1}',
         '{"ends_at": NaN, "by": "a", "at": 1}',
+        '{"ends_at": 1, "noticed_at": "now", "by": "a", "at": 1}',
+        '{"ends_at": 1, "noticed_at": Infinity, "by": "a", "at": 1}',
         '{"ends_at": 1e999, "by": "a", "at": 1}',
         '{"ends_at": 1',
         "[" * 100_000,

@@ -38,6 +38,8 @@ from nemo_slurm.errors import (
 )
 from nemo_slurm.records import SlurmJob
 from nemo_trainer.contract import generations
+from nemo_trainer.contract.allocation import FILE as ALLOCATION_FILE
+from nemo_trainer.contract.allocation import read_allocation
 
 _LOG = logging.getLogger(__name__)
 _SETTLE_SECONDS = 10.0
@@ -330,6 +332,7 @@ class ClusterLooks:
             stop_asked=run_files.read_stop(folder) is not None,
             replaced=self._is_replaced(run),
             nodes=self._noted(run, "nodes"),
+            allocation=read_allocation(folder / ALLOCATION_FILE),
             scheduler_log=self._storage.mirror(run).scheduler_log(),
         )
 

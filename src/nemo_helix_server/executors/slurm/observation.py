@@ -15,7 +15,9 @@ from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
 from nemo_slurm.reasons import WhoActs, read_reason
 from nemo_slurm.states import Meaning, foreign
+from nemo_runs.durations import duration_in_words
 from nemo_trainer.contract import names
+from nemo_trainer.contract.allocation import PREEMPTION, Allocation
 
 _FORGOTTEN = "the scheduler does not know its job any more"
 _PUT_BACK = "its job was put back into the queue"
@@ -39,6 +41,8 @@ class RunRecord:
     """A later start has claimed its step, so it could not go on, however long its processes lived."""
     nodes: str = ""
     """The nodes of its allocation, as the scheduler writes them."""
+    allocation: Allocation | None = None
+    """What its allocation file says of its place."""
     scheduler_log: str = ""
     """The last lines of what the batch script itself printed."""
 
@@ -162,6 +166,7 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
         asked=files.stop_asked,
         interrupted=taken,
         failed_nodes=_failed_nodes(files, seen),
+        notice=_notice(files, taken),
         reason=end.reason,
     )
 
@@ -182,6 +187,7 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
             ended_at=seen.ended_at,
             interrupted=taken,
             failed_nodes=_failed_nodes(files, seen),
+            notice=_notice(files, taken),
             never_started=not files.claimed,
             reason=taken,
         )
@@ -222,12 +228,24 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
 
 
 def _taken(files: RunRecord, seen: JobLook | None) -> str:
-    """Why the place to run was taken away; empty when it was not, or that is not known."""
-    if seen is not None and seen.state is not None and has_ended(seen.state):
-        found = PLACE_TAKEN.get(seen.state.name, "")
-        if found:
-            return found
-    return "a later allocation of its step has taken over" if files.replaced else ""
+    """Why the place to run was taken away; empty when it was not, or that is not known.
+
+    A job that leaves within the grace time of its preemption ends in another state than ``PREEMPTED``, so the
+    notice counts as much.
+    """
+    state = seen.state.name if seen is not None and seen.state is not None and has_ended(seen.state) else ""
+    if not state or state not in PLACE_TAKEN:
+        announced = files.allocation is not None and files.allocation.kind == PREEMPTION
+        state = "PREEMPTED" if announced else ""
+    if not state:
+        return "a later allocation of its step has taken over" if files.replaced else ""
+    grace = files.allocation.grace_seconds if files.allocation and state == "PREEMPTED" else None
+    return f"{PLACE_TAKEN[state]} with {duration_in_words(grace)} of notice" if grace else PLACE_TAKEN[state]
+
+
+def _notice(files: RunRecord, taken: str) -> Allocation | None:
+    """What was announced before the place was taken away."""
+    return files.allocation if taken and files.allocation is not None and files.allocation.kind else None
 
 
 def _failed_nodes(files: RunRecord, seen: JobLook | None) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """What a run on a cluster is doing, from what its files and the scheduler say."""
 
+from dataclasses import replace
+
 import pytest
 
 from nemo_helix_server.executors.base import RunState
@@ -8,6 +10,7 @@ from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_slurm.cluster import JobLook, Witness
 from nemo_slurm.records import SlurmJob
 from nemo_slurm.states import read_state
+from nemo_trainer.contract import Allocation
 
 JOB = SlurmJob("7")
 NOW = 1000.0
@@ -101,6 +104,39 @@ def test_the_shims_record_counts_before_the_schedulers():
 def test_leaving_ahead_of_the_walltime_is_an_interruption():
     seen = observe(RunRecord(submitted=True, claimed_at=4.0, end=end(75)), look("FAILED"), NOW)
     assert (seen.exit_status, seen.interrupted) == (75, "it left its allocation before the end of its time")
+
+
+NOTICE = Allocation(
+    ends_at=NOW, notice="it is preempted", kind="preemption", noticed_at=NOW - 90, by="Slurm", at=NOW - 89
+)
+WARNED = "it was preempted with 1 min 30 s of notice"
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "expected"),
+    [
+        ("FAILED", NOTICE, WARNED),  # it left within its grace
+        ("PREEMPTED", NOTICE, WARNED),
+        ("PREEMPTED", None, "it was preempted"),
+        ("PREEMPTED", replace(NOTICE, noticed_at=None), "it was preempted"),
+        ("NODE_FAIL", NOTICE, "its node failed"),  # before the grace was over
+        ("FAILED", replace(NOTICE, kind="", notice=""), "it left its allocation before the end of its time"),
+    ],
+)
+def test_a_notice_says_why_a_command_left(state, said, expected):
+    files = RunRecord(submitted=True, claimed_at=4.0, end=end(75), allocation=said)
+    seen = observe(files, look(state), NOW)
+    assert seen.interrupted == expected
+    assert seen.notice == (said if said and said.kind else None)
+
+
+def test_a_notice_is_no_excuse_for_the_commands_own_failure_and_stays_on_record_of_a_lost_job():
+    failed = observe(
+        RunRecord(submitted=True, claimed_at=4.0, end=end(3), allocation=NOTICE), look("FAILED"), NOW
+    )
+    assert (failed.exit_status, failed.signal, failed.stopped) == (3, 0, False)
+    lost = observe(RunRecord(submitted=True, claimed_at=4.0, allocation=NOTICE), look("PREEMPTED"), NOW)
+    assert (lost.interrupted, lost.notice) == (WARNED, NOTICE)
 
 
 def test_a_command_that_the_scheduler_ended_was_not_ended_by_us():

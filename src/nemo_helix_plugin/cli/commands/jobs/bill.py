@@ -48,6 +48,7 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     attempt = f" (attempt {line['attempt'] + 1})" if line["attempt"] else ""
     trained = line["first_step"] is not None and line["last_step"] is not None
     end = line["end"] or ("runs" if line["began_at"] else "waits")
+    end = f"{end}, since {line['cause']}" if line.get("cause") else end
     end = f"{end}, without notice" if line["unannounced"] else end
     return {
         "step": f"{line['step']}{attempt}",

@@ -26,6 +26,7 @@ from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes.supervise import patiently
 from nemo_trainer.contract import names
+from nemo_trainer.contract.allocation import FILE, read_allocation
 
 NOT_STARTED = 127
 """Exit status of a job that found its start made or given up."""
@@ -36,6 +37,8 @@ _CODE = Path(__file__).parents[3]
 """The folder of our sources, named by their digest."""
 _LAST_NODES_SECONDS = 120
 """How long other nodes may go on when the command of one has ended; then they are ended."""
+_LAST_LOOK = 10.0
+"""Seconds that the scheduler may take to say why a command has left."""
 _FULL_DISK_SECONDS = 20.0
 """How long an allocation waits for space on a full disk: it is paid for."""
 _FIRST_PORT, _PORTS = 20_000, 20_000
@@ -145,8 +148,19 @@ def _run(
             full_disk_seconds=_FULL_DISK_SECONDS,
         ),
         claimed,
+        lambda end: _note_notice(run, end),
     )
     return found[0] if found else None
+
+
+def _note_notice(run: Path, end: run_files.ExitRecord) -> None:
+    """Find out whether a command that left by itself did so since it was preempted.
+
+    Processes of a job step get the signal of it, and may be gone before the companion's next look.
+    """
+    job, known = os.environ.get("SLURM_JOB_ID"), read_allocation(run / FILE)
+    if job and end.exit_status == names.EXIT_PAUSED and not (known and known.kind):
+        companion.note(run, companion.look(job, timeout=_LAST_LOOK), known)
 
 
 def _start_companion(run: Path, fence: succession.Fence) -> None:

@@ -17,13 +17,20 @@ from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.durable.disk import open_regular
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract
-from nemo_trainer.contract import generations
+from nemo_trainer.contract import allocation, generations
 
 WINDOW = 256
 """Bytes before an offset whose digest shows whether a file only grew."""
 LARGEST = 4 << 20
 """Bytes of one file in one answer; the rest comes with the next one."""
-RUN_FILES = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
+RUN_FILES = (
+    run_files.CLAIM,
+    run_files.STARTED,
+    run_files.EXIT,
+    folders.NODE,
+    run_files.SHIM_LOG,
+    allocation.FILE,  # after the end: what is read after it is at least as new
+)
 """The small files of a run that the service has too."""
 MOST_FILES = 200
 """Small files of one trainer path, and files of metrics; a workload may make any number. The newest count."""

@@ -11,7 +11,7 @@ def test_a_line_for_each_allocation_and_the_sums(service, nemo):
     first, second = [line for line in ran.out.splitlines() if line.lstrip().startswith("training")]
     for what in ("1 min 30 s", "1 h 30 min", "23.999", "0 to 4,207", " 7 ", "8.5 s"):
         assert what in first, what
-    assert "interrupted, without notice: job 4711 on n3" in " ".join(ran.out.split())
+    assert "interrupted, since it was preempted, without notice: job 4711 on n3" in " ".join(ran.out.split())
     assert "training (attempt 2)" in second
     assert "waits" in second
     sums = ran.out.split("\n\n")[1].splitlines()
