@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.executors.slurm.on_cluster.succession import DISK_FULL, PLACE_TAKEN
 from nemo_helix_server.storage.run_files import ExitRecord
+from nemo_runs.durations import duration_in_words
 from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
 from nemo_slurm.reasons import WhoActs, read_reason
 from nemo_slurm.states import Meaning, foreign
-from nemo_runs.durations import duration_in_words
 from nemo_trainer.contract import names
 from nemo_trainer.contract.allocation import PREEMPTION, Allocation
 

@@ -43,7 +43,7 @@ def newest_step(order: Mapping[str, Any]) -> int:
 def look(job: str, *, grace: float = 0.0, timeout: float = _COMMAND_TIMEOUT) -> Allocation | None:
     """What the controller says of a running job's place; `None` when it does not answer, or says nothing.
 
-    ``grace``: the grace time, since ``squeue`` shows no end of a job without a time limit, even once it has one.
+    ``grace``: the grace time in seconds; of a job without a time limit ``squeue`` never shows an end.
     """
     said = _said(["squeue", "-h", "-j", job, "-O", "EndTime:40,PreemptTime:40"], timeout)
     moments = [_moment(word) for word in said.split()]
