@@ -44,6 +44,8 @@ class JobLook:
     signal: int | None = None
     restarts: int | None = None
     submitted_at: float | None = None
+    eligible_at: float | None = None
+    """Since when it could have run, where that is known: nothing that it depends on kept it any more."""
     started_at: float | None = None
     ended_at: float | None = None
     runs: tuple[AccountingRun, ...] = ()
@@ -105,6 +107,7 @@ def observed(
         signal=_either(row.signal, last.signal if last else 0) if final else None,
         restarts=row.restarts,
         submitted_at=row.submitted_at,
+        eligible_at=row.eligible_at,
         started_at=row.started_at if row.state.name != "PENDING" else None,
         ended_at=row.ended_at if final else None,
         runs=own,
@@ -184,6 +187,7 @@ def _from_accounting(
         signal=last.signal,
         restarts=len(runs) - 1,
         submitted_at=runs[0].submitted_at,
+        eligible_at=last.eligible_at,
         started_at=last.started_at,
         ended_at=last.ended_at,
         runs=runs,

@@ -29,10 +29,13 @@ QUEUE_FIELDS = {
     "Name": 200,
     "Comment": 600,
     "UserID": 12,
+    "EligibleTime": 24,
 }
 """What is asked of ``squeue -O``, with the widths to which it cuts each field."""
 
-ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment,UID,JobID"
+ACCOUNTING_FIELDS = (
+    "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment,UID,JobID,Eligible"
+)
 """What is asked of ``sacct --format``."""
 
 _UNNAMED = "allocation"
@@ -96,6 +99,8 @@ class QueueRow:
     comment: str
     user: int | None = None
     """Number of its owner."""
+    eligible_at: float | None = None
+    """Since when it could have run: nothing that it depends on kept it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ class AccountingRun:
     """Number of its owner."""
     component_of: str | None = None
     """The number of the heterogeneous job of which it is a further component."""
+    eligible_at: float | None = None
+    """Since when it could have run; not every version writes it down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +182,7 @@ def read_queue(text: str) -> list[QueueRow]:
                 name=_whole(fields[11], "Name"),
                 comment=_whole(fields[12], "Comment"),
                 user=_number(fields[13]),
+                eligible_at=_seconds(fields[14]),
             )
         )
     return found
@@ -206,6 +214,7 @@ def read_accounting(text: str) -> list[AccountingRun]:
                 comment=fields[9],
                 user=_number(fields[10]),
                 component_of=_leader(fields[11]),
+                eligible_at=_seconds(fields[12]),
             )
         )
     return found

@@ -13,7 +13,7 @@ def queue_line(**changes: str) -> str:
     values = dict.fromkeys(QUEUE_FIELDS, "(null)") | {
         "JobID": "1000", "State": "FAILED", "exit_code": "768", "RestartCnt": "0", "Requeue": "0",
         "Reason": "NonZeroExitCode", "SubmitTime": "1795961799", "StartTime": "1795961800",
-        "EndTime": "1795961900",
+        "EndTime": "1795961900", "EligibleTime": "1795961798",
         "Partition": "main", "Name": "gym-é b", "Comment": "run/a b|x/1",
     }  # fmt: skip
     return "".join(f"{value:<30}{BREAK}" for value in (values | changes).values())
@@ -23,6 +23,7 @@ def test_a_row_of_the_queue_has_its_times_as_numbers_and_its_status_taken_apart(
     (row,) = records.read_queue(queue_line() + "\n")
     assert (row.id, row.state.name, row.exit_status, row.signal) == ("1000", "FAILED", 3, 0)
     assert (row.submitted_at, row.started_at, row.ended_at) == (1795961799, 1795961800, 1795961900)
+    assert row.eligible_at == 1795961798
     assert (row.name, row.comment, row.dependency, row.requeues) == ("gym-é b", "run/a b|x/1", "", False)
 
 
@@ -67,12 +68,14 @@ def test_accounting_rows_are_of_allocations_alone(
         "token",
         "1000",
         "1000",
+        "1795961790",
     ]
     step = ["1000.batch", "COMPLETED", *fields[2:]]
     text = "\n".join(["Warning: something", BREAK.join(step), BREAK.join(fields), ""])
     (run,) = records.read_accounting(text)
     assert (run.state.name, run.state.author, run.state.known) == (name, author, known)
     assert (run.elapsed, run.signal, run.nodes, run.ended_at) == (90, 15, 2, None)
+    assert run.eligible_at == 1795961790
 
 
 def test_a_shown_record_keeps_values_with_blanks_and_its_first_of_two_keys() -> None:
@@ -154,8 +157,8 @@ def test_a_number_in_digits_of_another_script_is_no_job() -> None:
 
 
 def test_a_name_that_accounting_was_not_told_and_a_component_are_read_as_what_they_are() -> None:
-    fields = ["8", "COMPLETED", "0:0", "0", "1", "2", "3", "1", "allocation", "", "1000", "7+1"]
+    fields = ["8", "COMPLETED", "0:0", "0", "1", "2", "3", "1", "allocation", "", "1000", "7+1", "Unknown"]
     (run,) = records.read_accounting(BREAK.join(fields))
     assert (run.name, run.comment, run.user, run.component_of) == ("", "", 1000, "7")
-    (leader,) = records.read_accounting(BREAK.join([*fields[:-1], "7+0"]))
-    assert leader.component_of is None
+    (leader,) = records.read_accounting(BREAK.join([*fields[:-2], "7+0", ""]))
+    assert (leader.component_of, leader.eligible_at) == (None, None)

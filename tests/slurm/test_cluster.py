@@ -132,8 +132,12 @@ def test_a_cancelled_job_too_releases_what_waits_for_its_failure(stage: Stage) -
     first = stage.submit("x/1").job
     stage.wait(first, "RUNNING")
     second = stage.submit("x/2", [f"--dependency=afternotok:{first.id}", KILL]).job
+    assert stage.wait(second, "PENDING").eligible_at is None
     stage.cluster.cancel([first])
-    stage.wait(second, "RUNNING")
+    released = stage.wait(second, "RUNNING")
+    assert released.eligible_at is not None
+    assert released.submitted_at is not None
+    assert released.submitted_at <= released.eligible_at <= (released.started_at or 0)
 
 
 @everywhere

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from nemo_helix_server.executors.base import RunObservation
@@ -15,22 +16,32 @@ from nemo_trainer.contract import EXIT_PAUSED, TRAINING_SINCE
 
 def record_of(context: StepContext, seen: RunObservation, trainer: TrainerFiles | None) -> AllocationRecord:
     """The record of the newest start of a step; ``trainer``: its files, of a step that goes on from them."""
-    nodes, gpus = size_of(context.step.spec)
+    begun = record_of_begin(context, seen)
     trained: dict[str, Any] = {}
     if trainer is not None and context.step.task is not None:
         trained = _training(trainer, context.step.task, finished=seen.exit_status == 0)
-    return AllocationRecord(
-        began_at=None if seen.never_started else seen.started_at,
+    return replace(
+        begun,
         ended_at=seen.ended_at if seen.ended_at is not None else trained.pop("said_at", None),
-        nodes=nodes,
-        gpus=gpus,
-        place=seen.place,
         unannounced=_is_unannounced(seen),
         cause=seen.interrupted,
         notice=seen.notice.kind if seen.notice else "",
         noticed_at=seen.notice.noticed_at if seen.notice else None,
         grace_seconds=seen.notice.grace_seconds if seen.notice else None,
         **{name: value for name, value in trained.items() if name != "said_at"},
+    )
+
+
+def record_of_begin(context: StepContext, seen: RunObservation) -> AllocationRecord:
+    """What is known of the newest start of a step that has begun, perhaps while the service slept."""
+    nodes, gpus = size_of(context.step.spec)
+    return AllocationRecord(
+        began_at=None if seen.never_started else seen.started_at,
+        ended_at=None,
+        eligible_at=seen.eligible_at,
+        nodes=nodes,
+        gpus=gpus,
+        place=seen.place,
     )
 
 

@@ -20,7 +20,7 @@ from nemo_helix_server.controller.supervision.executor_problems import ExecutorP
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
 from nemo_helix_server.executors.dispatch import Executors
-from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord
+from nemo_helix_server.jobs.allocations import BEGUN, RECORD, AllocationRecord
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent
@@ -232,6 +232,13 @@ _ENDS = frozenset(
 )
 
 
+def _begun(task: DecidedStep) -> dict[str, Any] | None:
+    """When a start that was seen to run had begun, for the details of its task."""
+    if not isinstance(task.decision, decide.Move) or task.decision.event is not StatusEvent.STARTED:
+        return None
+    return {BEGUN: allocation_ends.record_of_begin(task.context, task.seen).to_json()} if task.seen else None
+
+
 def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _EndRecords) -> bool:
     step, failure = task.context.step, records.failure
     for piece in records.pieces:
@@ -263,7 +270,7 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
             reason=failure.reason if failure else move.reason,
             details=details,
             error=failure.error if failure else None,
-            task_details=records.for_the_task(unit, step),
+            task_details=records.for_the_task(unit, step) or _begun(task),
         ),
     )
     if moved is not None:

@@ -148,6 +148,8 @@ class RunObservation:
     exit_status: int | None = None
     """Of an exited run, as a shell says it: 128 + signal when a signal ended it."""
     signal: int = 0
+    eligible_at: float | None = None
+    """Since when it could have run, by the word of the scheduler that let it wait."""
     started_at: float | None = None
     ended_at: float | None = None
     out_of_memory: bool = False

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-RECORD = "allocation"
-"""Key of a task's status details: `AllocationRecord`."""
+RECORD, BEGUN = "allocation", "allocation_begun"
+"""Keys of a task's status details: `AllocationRecord` of a start that has ended, and of one when it began."""
 
 
 class AllocationSize(NamedTuple):
@@ -38,6 +38,8 @@ class AllocationRecord:
     began_at: float | None
     """When its command began; `None` = it did not, or nobody knows."""
     ended_at: float | None
+    eligible_at: float | None = None
+    """Since when its scheduler could have let it begin; `None` = there is none, or it does not say."""
     nodes: int = 1
     gpus: int = 0
     """On all nodes together."""
@@ -108,6 +110,7 @@ class AllocationRecord:
         return cls(
             began_at=_moment(value.get("began_at")),
             ended_at=_moment(value.get("ended_at")),
+            eligible_at=_moment(value.get("eligible_at")),
             trained_since=_moment(value.get("trained_since")),
             first_step=_whole(value.get("first_step")),
             last_step=_whole(value.get("last_step")),

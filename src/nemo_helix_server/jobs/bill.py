@@ -1,16 +1,16 @@
 """The bill of a job: what each of its allocations used, waited for, and lost. Pure.
 
-It is made of the records that starts leave with their tasks. A start without one (it runs still, or is of an
-earlier version) is billed by when its status changed.
+It is made of the records that starts leave with their tasks, when they begin and when they end. A start
+without one (of an earlier version) is billed by when its status changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord, size_of
+from nemo_helix_server.jobs.allocations import BEGUN, RECORD, AllocationRecord, size_of
 from nemo_helix_server.jobs.model import Attempt, Step, StepTask, TransitionRow
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_runs.clock import SECOND
@@ -91,7 +91,8 @@ def _of_step(billed: BilledStep, now: int) -> Iterable[BilledAllocation]:
         of_task = [row for row in billed.history if row.task == task.name]
         record = AllocationRecord.read(task.status_details.get(RECORD))
         end = next((row for row in of_task if row.event in _ENDS), None)
-        line = record or _seen(billed.step, of_task, end, now)
+        begun = AllocationRecord.read(task.status_details.get(BEGUN))
+        line = record or _seen(billed.step, of_task, end, now, begun)
         yield BilledAllocation(
             attempt=billed.attempt.seq,
             step=billed.step.name,
@@ -99,7 +100,7 @@ def _of_step(billed: BilledStep, now: int) -> Iterable[BilledAllocation]:
             record=line,
             recorded=record is not None,
             running=end is None and line.began_at is not None,
-            waited_seconds=_waited(billed.history, of_task, line, left_at, now),
+            waited_seconds=_waited(billed.history, of_task, line, left_at, _eligible_at(record, begun), now),
             end=_ENDS[StatusEvent(end.event)] if end is not None else None,
             repeated_steps=0,
             lost_seconds=0.0,
@@ -121,9 +122,15 @@ def _with_losses(line: BilledAllocation, *, again: bool) -> BilledAllocation:
 
 
 def _seen(
-    step: Step, of_task: Sequence[TransitionRow], end: TransitionRow | None, now: int
+    step: Step,
+    of_task: Sequence[TransitionRow],
+    end: TransitionRow | None,
+    now: int,
+    begun: AllocationRecord | None,
 ) -> AllocationRecord:
-    """What the changes of its status say of a start without a record."""
+    """What is known of a start without a record of its end: what it left when it began, else its changes."""
+    if begun is not None and begun.began_at is not None:
+        return replace(begun, ended_at=(end.at if end is not None else now) / SECOND)
     began = next((row.at for row in of_task if row.event == _BEGINS), None)
     if began is None and end is not None:
         # one that was over before it was seen to run
@@ -138,20 +145,29 @@ def _seen(
     )
 
 
+def _eligible_at(*records: AllocationRecord | None) -> float | None:
+    return next((one.eligible_at for one in records if one is not None and one.eligible_at is not None), None)
+
+
 def _waited(
     history: Sequence[TransitionRow],
     of_task: Sequence[TransitionRow],
     record: AllocationRecord,
     left_at: float | None,
+    eligible_at: float | None,
     now: int,
 ) -> float:
+    """Seconds before a start: after an interruption from when its place was lost or its scheduler could have
+    let it begin, which a service that slept has only seen later.
+    """
     accepted = next((row for row in of_task if row.event == _ACCEPTED), None)
     before = [row for row in history if accepted is None or row.seq < accepted.seq]
-    since = next((row.at / SECOND for row in reversed(before) if row.event in _WAITS_FROM), None)
-    if left_at is not None and since is not None:
-        since = min(since, left_at)
-    if since is None:
+    last = next((row for row in reversed(before) if row.event in _WAITS_FROM), None)
+    if last is None:
         return 0.0
+    since = last.at / SECOND
+    if last.event == StatusEvent.INTERRUPTED:
+        since = min(since, *(at for at in (left_at, eligible_at) if at is not None), since)
     return max(0.0, (record.began_at if record.began_at is not None else now / SECOND) - since)
 
 

@@ -119,6 +119,7 @@ def queue_values(job: FakeJob) -> dict[str, str]:
         "requeue": job.options["requeue"],
         "reason": job.reason,
         "submittime": _time(job.submitted_at),
+        "eligibletime": _time(job.started_at if job.dependency else job.submitted_at),
         "starttime": _time(job.started_at),
         "endtime": _time(end),
         "dependency": job.dependency or "(null)",
@@ -189,6 +190,7 @@ def _record(
         "elapsedraw": lambda: str(run.elapsed),
         "elapsed": lambda: str(dt.timedelta(seconds=run.elapsed)),
         "submit": lambda: _time(run.submitted_at, form),
+        "eligible": lambda: "Unknown",  # 22.05, measured
         "start": lambda: _time(run.started_at, form),
         "end": lambda: "Unknown" if active or run.half_written else _time(run.ended_at, form),
         "nnodes": lambda: "1",

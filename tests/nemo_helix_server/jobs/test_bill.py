@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nemo_helix_server.jobs.allocations import RECORD, AllocationRecord
+from nemo_helix_server.jobs.allocations import BEGUN, RECORD, AllocationRecord
 from nemo_helix_server.jobs.bill import BilledStep, lines, totals
 from nemo_helix_server.jobs.states import StatusEvent as E
 
@@ -22,7 +22,10 @@ def happened(*events):
 
 def billed(history, tasks, *, attempt=0, name="training", spec=GPU):
     rows = [
-        SimpleNamespace(name=task, status_details={RECORD: record.to_json()} if record else {})
+        SimpleNamespace(
+            name=task,
+            status_details={RECORD if record.ended_at else BEGUN: record.to_json()} if record else {},
+        )
         for task, record in tasks.items()
     ]
     step = SimpleNamespace(name=name, spec=spec)
@@ -56,6 +59,42 @@ def test_an_interruption_costs_what_was_not_saved_and_the_wait_for_another_place
     sums = totals(found)
     assert (sums["seconds"], sums["gpu_seconds"], sums["lost_gpu_seconds"]) == (160.0, 320.0, 30.0)
     assert (sums["waited_seconds"], sums["interruptions"], sums["repeated_steps"]) == (40.0, 1, 7)
+
+
+SLEPT = [(E.MADE, 0, None), (E.ACCEPTED, 8, "a"), (E.STARTED, 11, "a"), (E.INTERRUPTED, 90_000, "a")]
+"""The service slept for a day, and the successor of a start ran meanwhile."""
+
+
+def test_a_start_that_is_adopted_has_waited_until_it_began_and_not_until_it_was_seen():
+    first = record(10, 110)
+    running = record(140, None)
+    history = [*SLEPT, (E.ACCEPTED, 90_001, "b"), (E.STARTED, 90_002, "b")]
+    (_, line) = lines([billed(history, {"a": first, "b": running})], 90_010 * SECOND)
+    assert (line.waited_seconds, line.record.began_at, line.running, line.recorded) == (
+        30.0,
+        140,
+        True,
+        False,
+    )
+    assert line.record.seconds == 90_010 - 140
+
+
+def test_where_nobody_knows_when_a_place_was_lost_the_scheduler_says_since_when_the_next_waited():
+    lost = record(10, None)
+    found = record(300, 400, eligible_at=120.0)
+    history = [*SLEPT, (E.ACCEPTED, 90_001, "b"), (E.FINISHED, 90_002, "b")]
+    step = billed(history, {"a": lost, "b": found})
+    step.tasks[0].status_details[RECORD] = step.tasks[0].status_details.pop(BEGUN)
+    assert [line.waited_seconds for line in lines([step], 90_010 * SECOND)] == [10.0, 180.0]
+
+
+def test_the_schedulers_word_never_counts_time_in_which_nobody_wanted_a_start():
+    paused = [(E.MADE, 0, None), (E.ACCEPTED, 1, "a"), (E.STARTED, 1, "a"), (E.CHECKPOINT_VERIFIED, 52, "a")]
+    history = [*paused, (E.RESUME_REQUESTED, 5000, "a"), (E.ACCEPTED, 5001, "b"), (E.FINISHED, 5050, "b")]
+    # its clock is 100 s slow
+    found = record(5010, 5049, eligible_at=4902.0)
+    (_, line) = lines([billed(history, {"a": record(1, 51), "b": found})], 9000 * SECOND)
+    assert line.waited_seconds == 10.0
 
 
 def test_a_pause_is_neither_waiting_nor_lost():

@@ -255,7 +255,8 @@ class ClusterLooks:
             return RunObservation(
                 RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
             )
-        return replace(found, place=self._place(run, known))
+        eligible_at = seen.eligible_at if seen is not None else None
+        return replace(found, place=self._place(run, known), eligible_at=eligible_at)
 
     def _has_results(self, run: StepRun, found: RunObservation) -> bool:
         """Whether a run is over and has completed its work, however it ended then."""
