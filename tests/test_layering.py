@@ -87,6 +87,7 @@ LAYERS = {
         "data",
         "output",
         "judges",
+        "sequential",
         "scores",
         "reading",
         "export",

@@ -68,6 +68,11 @@ class RolloutPaths:
         return self._beside("_coverage.json")
 
     @property
+    def until(self) -> Path:
+        """When the run may stop before all tasks are asked: rule, order, reference, decision."""
+        return self._beside("_until.json")
+
+    @property
     def lock(self) -> Path:
         """Folder of numbered ownership claims; the highest number owns the output."""
         return self._beside(".lock")

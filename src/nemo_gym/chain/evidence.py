@@ -165,6 +165,8 @@ class CollectorProgress:
     """UTC seconds."""
     new: int | None = None
     """Rollouts that the collector that said it has recorded itself."""
+    until: str = ""
+    """Of a run that may stop early: what was decided, or how far it is."""
 
     @property
     def at_work(self) -> bool:

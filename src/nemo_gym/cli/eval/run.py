@@ -65,7 +65,7 @@ def run(
         console = Console()
         _import_beside("aiohttp")
         chosen = Chosen(config_paths, benchmark, search_dirs, verifier, overrides, flags)
-        result = _execute(load(chosen, report=console.report), drain, console)
+        result = _execute(_with_reference(load(chosen, report=console.report)), drain, console)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
     except (GymError, RunsError) as error:
@@ -130,6 +130,17 @@ def _stopped_early(signal: str) -> int:
     _write_exit_report(end)
     click.echo(f"gym: {end.sentence}", err=True)
     return end.status
+
+
+def _with_reference(config: RunConfig) -> RunConfig:
+    """The same with the rows of the run that it is compared with in place of the id of a submission."""
+    until = config.until
+    if until is None or until.better_than is None or "/" in until.better_than:
+        return config
+    from nemo_gym.orchestration.records.reference_run import reference_rows
+
+    rows = reference_rows(until.better_than, config.benchmark.name, where="until.better_than")
+    return config.model_copy(update={"until": until.model_copy(update={"better_than": rows})})
 
 
 def _execute(config: RunConfig, drain: Drain, console: Console) -> RunResult:

@@ -59,6 +59,9 @@ def _benchmark(verified: Verified) -> list[str]:
             f"damaged {certificate.damaged:,}, torn bytes {certificate.torn_bytes:,}, "
             f"unplanned {certificate.strays:,}"
         )
+        if certificate.until is not None:
+            lines.append(f"  until {certificate.until['sentence']}; seed {certificate.until['seed']}")
+            lines.append(f"  not needed {certificate.not_needed:,}")
         lines += [
             f"  {name.replace('_', ' '):<19} sha256 {digest}" for name, digest in certificate.digests.items()
         ]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
-_NOT_IN_CSV = frozenset({"groups", "key_metrics", "metrics"})
+_NOT_IN_CSV = frozenset({"groups", "key_metrics", "metrics", "until"})
 _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
 
 
@@ -57,6 +57,10 @@ class BenchmarkResult:
     """The verifier's metrics by name."""
     groups: Sequence[GroupScore] = ()
     """Scores of groups of tasks, for the benchmark's ``group_by``."""
+    not_needed: int = 0
+    """Rollouts that were not asked, since the run's question was answered before."""
+    until: Mapping[str, Any] | None = None
+    """Of a run that may stop early: rule, seed, tasks used, outcome, limits."""
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
@@ -108,7 +112,7 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
     if summary is None or at_work:
         return {**_unfinished(progress, ended, started=manifest is not None), "model": model}
     coverage, score = summary.coverage, summary.score
-    whole = coverage.expected == coverage.measured + coverage.masked
+    whole = coverage.whole
     return {
         "status": "complete" if whole else "incomplete",
         "score": None if score is None else score.mean,
@@ -124,6 +128,8 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
         "key_metrics": dict(summary.key_metrics),
         "metrics": dict(summary.metrics),
         "groups": summary.groups,
+        "not_needed": coverage.not_needed,
+        "until": summary.until,
     }
 
 
@@ -213,6 +219,7 @@ def results_table(
         where = f"{row.benchmark} of {row.gym_job_id}"
         notes += [f"{where}: {name} {metric.sentence}" for name, metric in row.metrics.items()]
         notes += [f"{where}: {line}" for line in group_lines(row.groups)]
+        notes += [f"{where}: {row.until['sentence']}"] if row.until else []
         notes += [f"{where}: {row.detail}"] if row.detail else []
     return "\n".join([table(columns, cells, width), *([""] if notes else []), *notes])
 

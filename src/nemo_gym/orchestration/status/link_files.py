@@ -187,6 +187,7 @@ def _progress(found: Mapping[str, Any]) -> CollectorProgress | None:
         rate=_float(found.get("rollouts_per_s")),
         eta=_float(found.get("eta_s")),
         updated_at=_float(found.get("updated_at")),
+        until=" ".join(str(found.get("until") or "").split()),
         new=new if isinstance(new := found.get("new"), int) and new >= 0 else None,
     )
 

@@ -21,6 +21,8 @@ STUCK = 900.0
 def notes(known: Evidence, verdict: Ending) -> Iterable[str]:
     """Sentences that belong below the state."""
     yield from known.problems
+    if known.progress is not None and known.progress.until:
+        yield known.progress.until
     last, it = known.last, f"{known.gym_job_id} {known.benchmark}"
     waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
     if waiting is not None:

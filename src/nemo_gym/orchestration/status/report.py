@@ -52,6 +52,8 @@ class BenchmarkStatus:
     """How old the state is, where the executor gave no answer just now."""
     silent: str = ""
     """Why the executor gave no answer."""
+    until: str = ""
+    """Of a run that may stop early: what was decided, or how far it is."""
     notes: tuple[str, ...] = ()
     next_command: str = ""
     job_dir: str = ""
@@ -143,6 +145,7 @@ def assess(known: Evidence) -> BenchmarkStatus:
         progress_age_s=age if live and last is not None else None,
         state_age_s=_age(known, job_id) if not verdict.state.final else None,
         silent=known.silent if not verdict.state.final else "",
+        until=progress.until if progress is not None else "",
         notes=tuple(next_steps.notes(known, verdict)),
         next_command=next_steps.next_command(known, verdict),
         job_dir=str(known.job_dir),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nemo_gym.errors import ConfigError, GymError
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import RolloutPaths, RunPaths
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.plan import interpreter
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
@@ -233,6 +233,11 @@ def _files(run: Mapping[str, Any] | None) -> dict[str, Path]:
     """The files of this machine that a run reads, by what they are."""
     if run is None:
         return {}
+    better_than = (run.get("until") or {}).get("better_than")
+    return _data_files(run) | ({} if better_than is None else {"reference": Path(better_than)})
+
+
+def _data_files(run: Mapping[str, Any]) -> dict[str, Path]:
     if run.get("input_jsonl_fpath"):
         return {"rows": Path(run["input_jsonl_fpath"])}
     datasets = run["benchmark"]["datasets"]
@@ -259,6 +264,12 @@ def _examples_split(run: Mapping[str, Any]) -> str | None:
 def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], folder: Path) -> BenchmarkRun:
     """The run with every missing file in the job's own folder."""
     gone = {kind: path for kind, path in files.items() if path in missing}
+    if run.run is not None and "reference" in gone:
+        target = folder / f"reference-{gone['reference'].name}"
+        settings = {**run.run, "until": {**run.run["until"], "better_than": str(target)}}
+        rest = {kind: path for kind, path in files.items() if kind != "reference"}
+        moved = _moved(replace(run, run=settings), rest, missing, folder)
+        return replace(moved, inputs={**moved.inputs, **_output_files(gone["reference"], target)})
     if run.run is None or not gone.keys() & {"rows", "data", "script", "examples"}:
         return run
     if "examples" in gone:
@@ -284,6 +295,16 @@ def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], fol
         split["prepare_script"] = str(folder / files["script"].name)
     datasets = {**benchmark["datasets"], run.run["split"]: split}
     return replace(run, run={**run.run, "benchmark": {**benchmark, "datasets": datasets}}, inputs=inputs)
+
+
+def _output_files(output: Path, target: Path) -> dict[Path, Path]:
+    """The rows of a run that is compared with, and what says which tasks they are of -> where they go."""
+    here, there = RolloutPaths(output), RolloutPaths(target)
+    return {
+        output: target,
+        here.manifest: there.manifest,
+        here.materialized_inputs: there.materialized_inputs,
+    }
 
 
 def _with_examples(run: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
 from nemo_gym.orchestration.plan.build import PlanContext, plan_submission
 from nemo_gym.orchestration.submit import submitting_host
 from nemo_gym.orchestration.submit.destination import Destination, ThisMachine
+from nemo_gym.orchestration.submit.references import with_references
 from nemo_runs.secret_refs import redact
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def plan(order: SubmitRequest, context: SubmitContext) -> Submission:
     policy = config.driver.policy_model
     model_name = served_name(config.services[policy]) if policy is not None else None
     runs = load_runs(order.resolved, cwd=context.cwd, model_name=model_name)
+    runs = with_references(runs)
     context.destination.check(config, context.environ)
     gym = context.destination.gym_program(config)
     for warning in gym_install.warnings(config, gym):

@@ -13,6 +13,7 @@ from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, Vll
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
 from nemo_gym.orchestration.submit import check
 from nemo_gym.orchestration.submit.destination import Destination
+from nemo_gym.orchestration.submit.references import with_references
 from nemo_runs import findings
 from nemo_runs.findings import Finding, FindingLevel
 from nemo_slurm import facts as cluster_facts
@@ -88,7 +89,7 @@ def _machine(
     def data() -> str:
         policy = config.driver.policy_model
         model = served_name(config.services[policy]) if policy is not None else None
-        runs = load_runs(resolved, cwd=cwd, model_name=model)
+        runs = with_references(load_runs(resolved, cwd=cwd, model_name=model))
         moved = destination.localized(runs, Path(output) / "gym-job")
         copied = [str(path) for run in moved.values() for path in run.inputs]
         return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"

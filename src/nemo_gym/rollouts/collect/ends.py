@@ -35,6 +35,8 @@ class Counts:
     """Stored answers that wait for their grade."""
     judge_failures: int = 0
     """Gradings of this run that failed since a judge model gave no answer."""
+    decided: str = ""
+    """What was decided before all was asked: nothing further is needed."""
 
     @property
     def left(self) -> int:
@@ -61,7 +63,8 @@ def decide_end(
     asked_by: str = "",
     require_complete: bool = True,
 ) -> CollectionEnd:
-    """Decide in this order: complete, stopped by somebody, exhausted, incomplete with or without progress.
+    """Decide in this order: complete or decided, stopped by somebody, exhausted, incomplete with or without
+    progress.
 
     ``max_attempts`` is the setting ``max_rollout_attempts``.
 
@@ -75,6 +78,8 @@ def decide_end(
             "complete",
             f"complete: {every(counts.expected, 'rollout has', 'rollouts have')} a result.",
         )
+    if counts.decided:
+        return CollectionEnd(errors.EXIT_DONE, "complete", f"{counts.decided}; {have}.")
     if stop is StopReason.INTERRUPT:
         return CollectionEnd(
             errors.EXIT_INTERRUPTED, "interrupted", f"interrupted: {have}; --resume goes on from there."

@@ -6,7 +6,8 @@ Nothing here runs once per rollout: the collector's tick calls `ProgressReport.t
 `nemo_gym.rollouts.collect.ends.CollectionEnd.state`), ``expected``, ``done`` (results, those of earlier runs
 included), ``new``, ``failed`` (failed attempts of this run), ``mean_reward`` (of this run's results),
 ``rollouts_per_s`` (over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds), ``pid`` and
-``mean_reward_all`` (of all results, those of earlier runs included).
+``mean_reward_all`` (of all results, those of earlier runs included). Of a run that may stop early ``until``
+says what was decided, or how far that is; once it is decided, ``expected`` is what is recorded.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Snapshot:
     state: str = "running"
     reward_before: float = 0.0
     """Sum of the rewards of the results of earlier runs."""
+    until: str | None = None
+    """Of a run that may stop early: what was decided, or how far it is."""
 
     @property
     def mean_reward(self) -> float | None:
@@ -143,6 +146,7 @@ class ProgressReport:
                 "updated_at": round(self._now_utc(), 3),
                 "pid": os.getpid(),
                 "mean_reward_all": snapshot.mean_reward_all,
+                **({} if snapshot.until is None else {"until": snapshot.until}),
             }
         )
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")

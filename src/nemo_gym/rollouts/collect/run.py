@@ -22,6 +22,7 @@ from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end, stopped_before_start
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.collect.until_run import UntilRun, is_decided
 from nemo_gym.rollouts.judges.configured import prices_of
 from nemo_gym.rollouts.judges.models import opened_judges
 from nemo_gym.rollouts.output.disk_wait import DiskWait
@@ -170,8 +171,9 @@ class CollectorRun:
                 if ask:
                     await self._probe(prepared, policy)
                 with self._open(prepared, model, await asyncio.wrap_future(link)) as store:
-                    if ask or not store.to_ask:
-                        return await self._collect_into(store, prepared, policy)
+                    until = UntilRun.open(store, self._config, report=self._console.report)
+                    if ask or not store.to_ask or (until is not None and until.decided):
+                        return await self._collect_into(store, until, prepared, policy)
         return None
 
     def _rate_limit(self) -> RateLimit | None:
@@ -187,9 +189,10 @@ class CollectorRun:
 
     def _has_all(self, prepared: Prepared) -> bool:
         """Whether the recorded rows leave nothing to ask: then the server need not even be there."""
-        config = self._config
-        return config.resume_from_cache and nothing_to_ask(
-            prepared.paths, prepared.dataset.num_tasks, config.repeats, config.max_rollout_attempts
+        config, tasks = self._config, prepared.dataset.num_tasks
+        return config.resume_from_cache and (
+            is_decided(prepared.paths, config, tasks)
+            or nothing_to_ask(prepared.paths, tasks, config.repeats, config.max_rollout_attempts)
         )
 
     async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
@@ -253,7 +256,9 @@ class CollectorRun:
             self._console.report(sentence)
         return store
 
-    async def _collect_into(self, store: OutputStore, prepared: Prepared, policy: HttpPolicy) -> RunOutcome:
+    async def _collect_into(
+        self, store: OutputStore, until: UntilRun | None, prepared: Prepared, policy: HttpPolicy
+    ) -> RunOutcome:
         config, resumed, started = self._config, store.recorded, self._clock.monotonic()
         before = store.reward_before
         if not store.opened.fresh:
@@ -274,7 +279,7 @@ class CollectorRun:
             monotonic=self._clock.monotonic,
         )
         collector = Collector(
-            store,
+            store if until is None else until.store,
             agent=prepared.agent,
             verifier=prepared.verifier,
             policy=policy,
@@ -287,20 +292,28 @@ class CollectorRun:
             ),
             own_service=config.policy_service_name is not None,
             disk_wait=self._disk_wait,
-            on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
+            on_tick=lambda _: report.tick(snapshot()),
             report=self._console.report,
             monotonic=self._clock.monotonic,
             now=self._clock.seconds,
         )
+
+        def snapshot() -> Snapshot:
+            expected = store.recorded if until is not None and until.decided else store.expected
+            found = collector.snapshot(expected, resumed, before)
+            return found if until is None else replace(found, until=until.sentence)
+
         state = "failed"
         gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again
         try:
             await collector.collect()
-            counts = _counts(store, collector.tally)
+            counts = _counts(store, collector.tally, until)
             state = self._end(counts).state
         finally:
             gc.unfreeze()
-            report.finish(_with_state(collector.snapshot(store.expected, resumed, before), state))
+            report.finish(_with_state(snapshot(), state))
+            if until is not None:
+                until.store.close()
             self._console.end_progress()
             if retries := self._retries.sentence():
                 self._console.report(retries)
@@ -341,7 +354,7 @@ class CollectorRun:
         )
 
 
-def _counts(store: OutputStore, tally: RunTally) -> Counts:
+def _counts(store: OutputStore, tally: RunTally, until: UntilRun | None) -> Counts:
     return Counts(
         store.expected,
         store.recorded,
@@ -352,6 +365,7 @@ def _counts(store: OutputStore, tally: RunTally) -> Counts:
         answered=tally.answered,
         waiting=store.ungraded,
         judge_failures=tally.judge_failures,
+        decided=until.sentence if until is not None and until.decided else "",
     )
 
 

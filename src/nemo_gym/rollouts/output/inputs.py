@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -122,6 +123,31 @@ def read_tasks(path: Path, num_repeats: int, wanted: bytes) -> Iterator[Task]:
         raise DataError(
             f"{path}: it ends after {position:,} of {counted(len(wanted), 'row')}; resume to make it again."
         )
+
+
+class PlannedTasks:
+    """Planned rollouts by their position, in any order; eight bytes of memory a rollout."""
+
+    def __init__(self, path: Path, num_repeats: int) -> None:
+        self._path = path
+        self._num_repeats = num_repeats
+        self._file = path.open("rb")
+        self._offsets = array("Q", [0])
+        for line in self._file:
+            self._offsets.append(self._offsets[-1] + len(line))
+
+    def at(self, position: int) -> Task:
+        """The rollout ``task_index * num_repeats + rollout_index``; `DataError` as of `read_tasks`."""
+        if position >= len(self._offsets) - 1:
+            rows = counted(len(self._offsets) - 1, "row")
+            raise DataError(f"{self._path}: it ends after {rows}; resume to make it again.")
+        self._file.seek(self._offsets[position])
+        length = self._offsets[position + 1] - self._offsets[position]
+        return _task(self._path, position, self._num_repeats, self._file.read(length).rstrip(b"\n"))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
 def _copy(rows: Iterable[bytes], write: Callable[[bytes], int], beat: Callable[[], None]) -> tuple[int, str]:

@@ -177,6 +177,14 @@ def verdict_of_row(row: Row) -> Verdict:
     )
 
 
+def measured_reward(row: Mapping[str, Any]) -> float | None:
+    """The reward of a result that counts; ``None`` for one that is masked or unscored."""
+    reward = row.get("reward")
+    if row.get("mask_sample") is True or type(reward) not in (int, float, bool):
+        return None
+    return float(reward)  # type: ignore[arg-type]  # one of the three number types
+
+
 def checked_metrics(metrics: object) -> dict[str, float | None]:
     """A verifier's metrics as names and finite numbers; raises `RolloutFailedError` for anything else."""
     if not isinstance(metrics, Mapping):

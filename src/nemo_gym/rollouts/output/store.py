@@ -202,6 +202,28 @@ class OutputStore:
         """Stream, in order, those of them that failed."""
         return self._stream(failed_only=True)
 
+    def wanted(self, *, failed_only: bool) -> bytes:
+        """1 for each rollout that `pending` or `retryable` would give now, at ``task_index * num_repeats +
+        rollout_index``.
+        """
+        return self._attempt_index.wanted(self._max_attempts, failed_only=failed_only)
+
+    def may_be_asked(self, task_index: int, rollout_index: int) -> bool:
+        """Whether a rollout has neither result nor answer and is not exhausted."""
+        index = task_index * self.manifest.num_repeats + rollout_index
+        known = self._attempt_index
+        return known.open(index, self._max_attempts) and not known.answered[index]
+
+    def recorded_at(self, index: int) -> bool:
+        """Whether the rollout at ``task_index * num_repeats + rollout_index`` has a result."""
+        return bool(self._attempt_index.done[index])
+
+    def settled(self, task_index: int) -> bool:
+        """Whether each repeat of a task has its result, or may not be tried again."""
+        first = task_index * self.manifest.num_repeats
+        places = range(first, first + self.manifest.num_repeats)
+        return not any(self._attempt_index.open(at, self._max_attempts) for at in places)
+
     def answered(self) -> Iterator[tuple[int, int, Row]]:
         """Stream the stored answers that wait for their grade: task index, rollout index, fields.
 

@@ -77,6 +77,7 @@ NEITHER_KEYS: Final = (
     "require_complete",
     "resume_from_cache",
     "split",  # the digest of the data set stands for it
+    "until",  # which tasks are asked, and not how; its plan is beside the results
     "walltime_margin_s",
 )
 """Keys that affect neither, so that they may differ from one job of a chain to the next."""

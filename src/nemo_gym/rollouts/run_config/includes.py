@@ -104,7 +104,15 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
     harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
     if isinstance(harness, dict):
         _absolute_folders(harness, folder, cwd)
+    until = config.get("until")
+    if isinstance(until, dict) and _is_path(until.get("better_than"), (folder, cwd)):
+        _absolute(until, "better_than", folder, cwd)
     return config
+
+
+def _is_path(name: Any, folders: Sequence[Path]) -> bool:
+    """Whether the name of a run is one of the file system, and not the id of a submission."""
+    return isinstance(name, str) and ("/" in name or any((folder / name).exists() for folder in folders))
 
 
 def with_sources(config: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig, DataSourc
 from nemo_gym.rollouts.run_config.judge_schema import JudgeModelConfig
 from nemo_gym.rollouts.run_config.prompt_schema import PromptConfig, Split
 from nemo_gym.rollouts.run_config.sampling_schema import SamplingConfig
+from nemo_gym.rollouts.run_config.until_schema import UntilConfig
 from nemo_gym.rollouts.run_config.values import (
     Count,
     Index,
@@ -113,6 +114,8 @@ class RunConfig(Strict):
     """The first N tasks; null and 0 mean all."""
     num_repeats: Count | None = None
     """Replaces the benchmark's own number."""
+    until: UntilConfig | None = None
+    """Ask tasks in a random order, and stop once the question that is named here is answered."""
     num_samples_in_parallel: Count = 32
     resume_from_cache: bool = False
     require_complete: bool = True

@@ -20,6 +20,7 @@ from nemo_gym.rollouts.scores.group_scores import GroupScore, score_groups, task
 from nemo_gym.rollouts.scores.pass_at_k import RepeatMetrics, repeat_metrics
 from nemo_gym.rollouts.scores.statistics import clustered_interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
+from nemo_gym.rollouts.scores.until_scores import until_scores
 from nemo_gym.types import Verifier
 from nemo_runs.counts import counted
 from nemo_runs.durable import disk, files
@@ -61,9 +62,10 @@ def aggregate(
     if grouped:
         entry["group_scores"] = [score.to_json() for score in grouped]
     _write_metrics(paths.aggregate_metrics, entry, metrics.groups(columns, task_rows(paths, num_repeats)))
+    until = until_scores(paths, columns)
     summary = Summary(
-        coverage=_coverage(columns, repeats),
-        score=clustered_interval(repeats.clusters),
+        coverage=_coverage(columns, repeats, decided=until is not None and until.decided),
+        score=(None if until is None else until.interval) or clustered_interval(repeats.clusters),
         key_metrics=key,
         tokens=_tokens(columns, of_perf or {}),
         latency_ms=_latency(of_perf or {}),
@@ -72,6 +74,7 @@ def aggregate(
         metrics=of_verifier.found,
         groups=tuple(grouped),
         judges=_judges(columns, prices or {}),
+        until=None if until is None else until.to_json(),
     )
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
     files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")
@@ -110,7 +113,7 @@ def _write_metrics(path: Path, entry: Mapping[str, Any], groups: Iterator[Mappin
     disk.sync_folder(path.parent)
 
 
-def _coverage(columns: Columns, repeats: RepeatMetrics) -> Coverage:
+def _coverage(columns: Columns, repeats: RepeatMetrics, *, decided: bool) -> Coverage:
     measured = columns.flagged(cols.MEASURED)
     missing = columns.expected - sum(
         columns.count(flag) for flag in (cols.MEASURED, cols.MASKED, cols.UNSCORED, cols.FAILED)
@@ -121,7 +124,8 @@ def _coverage(columns: Columns, repeats: RepeatMetrics) -> Coverage:
         masked=columns.count(cols.MASKED),
         unscored=columns.count(cols.UNSCORED),
         failed=columns.count(cols.FAILED),
-        missing=missing,
+        missing=0 if decided else missing,
+        not_needed=missing if decided else 0,
         truncated=_both(columns, cols.MEASURED | cols.TRUNCATED),
         no_answer=_both(columns, cols.MEASURED | cols.NO_ANSWER),
         no_answer_truncated=_both(columns, cols.MEASURED | cols.TRUNCATED | cols.NO_ANSWER),

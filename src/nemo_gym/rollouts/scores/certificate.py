@@ -59,6 +59,10 @@ class Certificate:
     """Expected rollouts whose answer did not end well, by its end (`nemo_gym.types.AnswerEnd`)."""
     not_graded: int = 0
     """Those of them that no verifier has seen and that have reward 0."""
+    not_needed: int = 0
+    """Identities without a row, since the run's question was answered before; no part of ``missing``."""
+    until: dict[str, Any] | None = None
+    """Of a run that may stop early: rule, seed, tasks used, outcome and limits, made again from the rows."""
     digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of ``rows``, ``materialized_inputs``, ``generation`` and ``scoring``."""
     problems: list[str] = field(default_factory=list)
@@ -87,8 +91,11 @@ def certify(paths: RolloutPaths) -> Certificate:
         digests["rows"] = found.sha256
         problems += count.sentences(paths.output)
         problems += found.sentences(paths.output)
+    until = _until(paths, manifest, problems) if found is not None else None
     missing = manifest.expected - count.present
-    first = count.first_missing()
+    not_needed = missing if until is not None and until["outcome"] is not None else 0
+    missing -= not_needed
+    first = count.first_missing() if missing else []
     if missing:
         named = ", ".join(f"task {task} repeat {repeat}" for task, repeat in first)
         more = f" and {missing - len(first):,} more" if missing > len(first) else ""
@@ -108,6 +115,8 @@ def certify(paths: RolloutPaths) -> Certificate:
         unsummed=count.unsummed,
         ends=count.sorted_ends(),
         not_graded=count.not_graded,
+        not_needed=not_needed,
+        until=until,
         digests=digests,
         problems=problems,
         notes=_notes(manifest, count),
@@ -141,6 +150,30 @@ def _manifest(path: Path, problems: list[str]) -> tuple[OutputManifest | None, d
         said = found.get("expected")
         problems.append(f"{path}: it expects {said} rollouts, but plans {manifest.expected}.")
     return manifest, digests
+
+
+def _until(paths: RolloutPaths, manifest: OutputManifest, problems: list[str]) -> dict[str, Any] | None:
+    """What the rows decide by the plan beside them, which must be what was decided; ``None`` without one."""
+    if not paths.until.exists():
+        return None
+    from nemo_gym.rollouts.scores.columns import read_columns
+    from nemo_gym.rollouts.scores.until_scores import until_scores
+
+    columns = read_columns(paths, num_tasks=manifest.num_tasks, num_repeats=manifest.num_repeats)
+    try:
+        found = until_scores(paths, columns)
+    except DataError as error:
+        problems.append(str(error))
+        return None
+    if found is None:
+        return None
+    said, real = found.plan.decision, found.finding
+    if said is not None and (said.outcome, said.tasks_used) != (real.outcome, real.tasks_used):
+        problems.append(
+            f"{paths.until}: it says {said.outcome} after {counted(said.tasks_used, 'task')}, the rows say "
+            f"{real.outcome or 'nothing'} after {real.tasks_used:,}."
+        )
+    return found.to_json()
 
 
 def _check_inputs(path: Path, manifest: OutputManifest, problems: list[str]) -> str:

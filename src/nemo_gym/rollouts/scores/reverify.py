@@ -30,7 +30,7 @@ from nemo_gym.rollouts.output.stored_answers import Stored, StoredAnswers
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.run_config.identity import differences, digest, identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
-from nemo_gym.rollouts.scores import aggregate
+from nemo_gym.rollouts.scores import aggregate, until_scores
 from nemo_gym.rollouts.scores.grading_pass import GradingJournal, grade_all
 from nemo_gym.rollouts.scores.summary import Summary
 from nemo_gym.rollouts.scores.whole_answers import load_grader
@@ -136,6 +136,7 @@ def reverify(
         changed.save(target.manifest)
         _journal(target, scoring).unlink(missing_ok=True)
         run = _run(changed, config)
+        until_scores.keep_decision(target, known)
         summary = aggregate.aggregate(
             target,
             num_tasks=known.num_tasks,
@@ -268,6 +269,7 @@ def _new_output(paths: RolloutPaths, output: Path, scoring: Mapping[str, Any]) -
     for old, new in (
         (paths.materialized_inputs, target.materialized_inputs),
         (paths.failures, target.failures),
+        (paths.until, target.until),
     ):
         if old.exists():
             with disk.temporary_beside(new) as temporary:

@@ -13,7 +13,7 @@ from typing import Literal
 LEVEL = 0.95
 """Confidence level of all intervals."""
 
-Method = Literal["clustered_t", "wilson"]
+Method = Literal["clustered_t", "wilson", "sequential"]
 
 
 @dataclass(frozen=True, slots=True)

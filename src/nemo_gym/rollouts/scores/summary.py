@@ -29,7 +29,9 @@ ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How the expected rollouts add up: expected = measured + masked + unscored + failed + missing."""
+    """How the expected rollouts add up: expected = measured + masked + unscored + failed + missing +
+    not_needed.
+    """
 
     expected: int
     measured: int
@@ -65,6 +67,13 @@ class Coverage:
     duplicates: int = 0
     unexpected: int = 0
     """Rows that were left out: unreadable, a second one of its rollout, of a rollout that is not expected."""
+    not_needed: int = 0
+    """Never attempted, since the run's question was answered before (``until``)."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every rollout that was needed has a result that is understood."""
+        return self.expected == self.measured + self.masked + self.not_needed
 
     @property
     def denominator(self) -> str:
@@ -83,6 +92,7 @@ class Coverage:
             "missing": self.missing,
             "masked": self.masked,
             "unscored": self.unscored,
+            "not needed": self.not_needed,
         }
         parts = [f"{count:,} {name}" for name, count in left_out.items() if count]
         rest = f"; left out: {', '.join(parts)}" if parts else ""
@@ -114,6 +124,9 @@ class Summary:
     judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What grading took of each judge model: ``requests``, ``prompt_tokens``, ``completion_tokens``,
     ``latency_ms`` in all, and ``cost`` where prices are known. No part of ``tokens``."""
+    until: Mapping[str, Any] | None = None
+    """Of a run that may stop early: ``rule``, ``seed``, ``tasks_used``, ``outcome``, ``score`` and
+    ``difference`` with their limits, ``sentence``."""
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""
@@ -131,6 +144,7 @@ class Summary:
             "latency_ms": dict(self.latency_ms),
             "run": dict(self.run),
             "notes": list(self.notes),
+            "until": self.until and dict(self.until),
         }
 
     def print(self, file: IO[str], *, width: int | None = None) -> None:
@@ -160,6 +174,8 @@ class Summary:
         if self.run.get("model"):
             found.append(("model", str(self.run["model"])))
         found += [("score", self._score())]
+        if self.until:
+            found.append(("until", f"{self.until['sentence']}; seed {self.until['seed']}"))
         found += [("metric", f"{name} {metric.sentence}") for name, metric in self.metrics.items()]
         found += [("group", words) for words in group_lines(self.groups)]
         found += [("measured", self.coverage.counted)]
@@ -172,7 +188,8 @@ class Summary:
         if self.score is None:
             return "none: nothing was measured"
         score = self.score
-        how = "clustered by task" if score.method == "clustered_t" else "Wilson interval over tasks"
+        how = {"clustered_t": "clustered by task", "wilson": "Wilson interval over tasks"}.get(score.method)
+        how = how or f"valid at any time, of all tasks, by {counted(score.clusters, 'task')}"
         return f"{score.mean:.1%}  ({LEVEL:.0%} interval {score.low:.1%} to {score.high:.1%}, {how})"
 
     def _counts(self) -> list[tuple[str, str]]:
@@ -271,6 +288,7 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
             **{key: found[key] for key in ("key_metrics", "tokens", "latency_ms", "run")},
             notes=tuple(found["notes"]),
             judges=found.get("judges", {}),
+            until=found.get("until"),
             metrics={
                 name: MeasuredMetric(**_known(MeasuredMetric, metric))
                 for name, metric in found.get("metrics", {}).items()

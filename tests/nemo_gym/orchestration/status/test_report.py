@@ -667,3 +667,17 @@ def test_a_chain_that_would_have_retried_is_resubmitted_when_another_ended_its_s
     assert "service 'policy' ended" in status.reason
     assert stranger in status.reason
     assert status.next_command == "gym job resubmit gym-job-20270115T080000Z-00000a gpqa"
+
+
+def test_a_run_that_may_stop_early_says_how_far_its_question_is():
+    said = "not decided after 4 of 10 tasks: score 20.0% to 80.0%"
+    files = progress(done=6)
+    name, text = next(iter(files.items()))
+    evidence = known(
+        link("1.0", started=NOW - 50),
+        {name: text.replace("{", '{"until": "' + said + '", ', 1)},
+        seen={"1": saw("RUNNING")},
+    )
+    status = assess(evidence)
+    assert (status.until, status.notes) == (said, (said,))
+    assert said in status_text(of_submissions([evidence]))

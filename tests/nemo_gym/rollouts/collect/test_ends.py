@@ -1,5 +1,6 @@
 import pytest
 
+from nemo_gym.rollouts.collect import exit_report
 from nemo_gym.rollouts.collect.drain import StopReason
 from nemo_gym.rollouts.collect.ends import Counts, decide_end
 
@@ -82,3 +83,12 @@ def test_answers_that_could_not_be_graded_are_told_to_be_kept():
     assert (end.status, end.state) == (76, "exhausted")
     assert "3 have an answer, but grading it failed" in end.sentence
     assert "--resume or `gym eval reverify` grades the kept answers without a request" in end.sentence
+
+
+@pytest.mark.parametrize("stop", [None, StopReason.SIGNAL, StopReason.INTERRUPT, StopReason.ENDPOINT])
+def test_a_question_that_is_answered_ends_a_run_as_if_all_were_asked(stop):
+    counts = Counts(1000, 312, 12, 0, decided="decided after 300 of 1,000 tasks")
+    end = decide_end(counts, stop, max_attempts=3)
+    assert (end.status, end.state) == (0, "complete")
+    assert end.sentence == ("decided after 300 of 1,000 tasks; 312 of 1,000 rollouts have a result.")
+    assert exit_report.of_end(end, counts).line().startswith('{"state":"complete","status":0,')
