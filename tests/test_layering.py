@@ -65,6 +65,7 @@ LAYERS = {
     "nemo_gym": (
         "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
+        "sandbox",
         "agents verifiers harness serving services chain",
         "rollouts",
         "orchestration",

@@ -9,6 +9,7 @@ from tests.source_tree import modules
 
 TWICE = {
     "Checkpoint": "the trainer's, a folder on disk, and the wire's, a row of an answer; both are frozen",
+    "Completed": "a command on a host, and a program in a sandbox, each with what its callers need",
     "LazyGroup": "each program has its own",
 }
 """Names that two modules define, each with the reason."""

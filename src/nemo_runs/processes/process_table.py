@@ -75,6 +75,23 @@ def below(roots: Iterable[int], table: Mapping[int, ProcessEntry]) -> list[int]:
     return list(found)
 
 
+def descendants_of(pid: int) -> list[int]:
+    """Children of a process, their children and so on, parents first.
+
+    Where the kernel lists children (``/proc/<pid>/task/<tid>/children``) nothing else is read.
+    """
+    if not _lists_children():
+        return below([pid], read_all())
+    found: dict[int, None] = {}
+    queue = [pid]
+    for number in queue:
+        for child in _children(number):
+            if child not in found and child != pid:
+                found[child] = None
+                queue.append(child)
+    return list(found)
+
+
 def above(pid: int, table: Mapping[int, ProcessEntry]) -> set[int]:
     """``pid`` and its ancestors, the machine's first process included."""
     found = {0, 1, pid}
@@ -120,6 +137,25 @@ def _read_once(path: Path) -> str:
 
 def _has_proc() -> bool:
     return (_PROC / "self").exists()
+
+
+@functools.cache
+def _lists_children() -> bool:
+    return (_PROC / f"self/task/{os.getpid()}/children").exists()
+
+
+def _children(pid: int) -> Iterator[int]:
+    folder = _PROC / str(pid) / "task"
+    try:
+        threads = os.listdir(folder)
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            text = (folder / thread / "children").read_bytes()
+        except OSError:
+            continue
+        yield from map(int, text.split())
 
 
 def _from_columns(pid: int, parent: int, group: int, state: str, start: int) -> ProcessEntry:

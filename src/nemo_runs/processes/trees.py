@@ -32,6 +32,7 @@ __all__ = [
     "descendants",
     "end_tree",
     "identify",
+    "kill_process",
     "liveness",
     "marked",
 ]
@@ -133,6 +134,14 @@ def become_subreaper() -> None:
     if c_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot become a subreaper: {os.strerror(number)}")
+
+
+def kill_process(identity: ProcessIdentity) -> bool:
+    """Send SIGKILL to this one process, if it runs here; whether it got it."""
+    entry = process_table.read_entry(identity.pid) if _is_here(identity) else None
+    if entry is None or entry.start_time != identity.start_time:
+        return False
+    return _signal(entry, signal.SIGKILL)
 
 
 def end_tree(

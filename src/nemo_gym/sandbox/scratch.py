@@ -1,0 +1,89 @@
+"""Where the folders of sessions are, so that none outlives the process that opened it.
+
+Each process has one folder for its sessions. A shell waits beside it and removes that folder when the process
+is gone, however it went. Where the shell was ended with it, the next process that opens a sandbox here does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import uuid
+import weakref
+from pathlib import Path
+
+from nemo_gym.sandbox import folders
+from nemo_runs import file_locks
+
+_PREFIX = "gym-sandbox-"
+_LOCK = "owner.lock"
+_WAIT_FOR_THE_END = """cat >/dev/null; sleep 0.2; chmod -R u+rwX -- "$1" 2>/dev/null; rm -rf -- "$1" """
+
+
+class Scratch:
+    """The folder of this process's sessions."""
+
+    def __init__(self, base: Path | None = None) -> None:
+        """``base``: the folder that it is made in; by default the system's for temporary files."""
+        parent = Path(tempfile.gettempdir()) if base is None else base
+        _sweep(parent)
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        lock = file_locks.acquire(self._folder / _LOCK)
+        remover = subprocess.Popen(
+            ["/bin/sh", "-c", _WAIT_FOR_THE_END, "sh", str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+        self.close = weakref.finalize(self, _close, self._folder, lock, remover)
+        """Remove it with all that is in it; done at the end of this process at the latest."""
+
+    def new_folder(self) -> Path:
+        """A folder for one session, empty."""
+        folder = self._folder / uuid.uuid4().hex
+        folder.mkdir(0o700)
+        return folder
+
+
+_lock = threading.Lock()
+_of_process: dict[int, Scratch] = {}
+
+
+def of_this_process() -> Scratch:
+    """The one that all sessions of this process share."""
+    with _lock:
+        found = _of_process.get(os.getpid())
+        if found is None or not found.close.alive:
+            found = _of_process[os.getpid()] = Scratch()
+        return found
+
+
+def _close(folder: Path, lock: int | None, remover: subprocess.Popen[bytes]) -> None:
+    folders.remove(folder)
+    if lock is not None:
+        os.close(lock)
+    assert remover.stdin is not None
+    remover.stdin.close()
+    remover.wait()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders here of processes of this user that are gone."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            if (folder / _LOCK).exists() and not file_locks.is_held(folder / _LOCK):
+                folders.remove(folder)
+
+
+def program(name: str) -> str | None:
+    """Where a program is that a sandbox needs, on the search path or in the usual folders."""
+    return shutil.which(name) or shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin")
