@@ -83,6 +83,7 @@ reference: setup
 	$(REFERENCE) scripts/write_reference.py
 	$(REFERENCE) scripts/write_settings_reference.py
 	$(REFERENCE) scripts/write_verifier_reference.py
+	$(REFERENCE) scripts/write_python_reference.py
 	$(REFERENCE) scripts/write_job_statuses.py
 	$(REFERENCE) scripts/write_customization_reference.py
 

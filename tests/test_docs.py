@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel
 from tests.source_tree import parsed
 
+import nemo_gym
 from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
 from nemo_gym.events import ChainEvent
@@ -122,6 +123,13 @@ def test_the_command_reference_is_what_the_programs_say():
     writer = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(writer)
     assert writer.page() == writer.PAGE.read_text(encoding="utf-8"), "run `make reference` to write it anew"
+
+
+def test_the_reference_of_python_is_what_the_code_says():
+    writer = runpy.run_path(str(ROOT / "scripts" / "write_python_reference.py"))
+    assert writer["page"]() == writer["PAGE"].read_text(encoding="utf-8"), "`make reference` writes it again"
+    offered = {*writer["FUNCTIONS"], *writer["CLASSES"], "errors", "__version__"}
+    assert offered == set(nemo_gym.__all__)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

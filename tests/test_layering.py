@@ -69,6 +69,7 @@ LAYERS = {
         "agents verifiers harness serving services chain",
         "rollouts",
         "orchestration",
+        "api",
         "cli",
     ),
     "nemo_gym.orchestration": (

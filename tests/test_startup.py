@@ -76,6 +76,14 @@ def test_help_of_a_command_needs_no_data_models(module, args):
     assert [name for name in ("aiohttp", "httpx", "omegaconf", "pydantic", "rich") if name in modules] == []
 
 
+def test_the_package_by_itself_loads_nothing_that_takes_long():
+    script = "import sys, nemo_gym; dir(nemo_gym); print('|'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    modules = done.stdout.strip().split("|")
+    assert [name for name in HEAVY if name in modules] == []
+    assert [name for name in modules if name.startswith("nemo_gym.")] == []
+
+
 def test_whoever_reads_results_needs_no_http_client():
     modules = "nemo_gym.rollouts.scores.summary, nemo_gym.rollouts.output.manifest"
     script = f"import sys, {modules}; print('aiohttp' in sys.modules)"

@@ -12,6 +12,7 @@ from tests import test_frozen
 from tests.source_tree import ROOT, SOURCES, modules, nodes, texts
 
 API = {
+    "nemo_gym.api": "what `nemo_gym` offers to Python programs",
     "nemo_slurm.testing": "the stand-in of a cluster, for tests here and of other packages",
     "nemo_helix_server.executors.fake": "an executor without processes, for tests",
     "nemo_gym.orchestration.executors.fake": "an executor without processes, for tests",

@@ -409,6 +409,18 @@ def record(page: Page) -> None:
     assert page.said.strip() == made["gym_job_id"]
 
 
+def evaluate_from_python(page: Page) -> None:
+    worlds.model_server(page)
+    page.save("evaluate.py", "python")
+    page.type("python evaluate.py")
+    assert "1.0 (0.3" in page.said
+    rest = "".join(page.filled(page.next("python").text) for _ in range(3))
+    page.write("evaluate.py", (page.folder / "evaluate.py").read_text().partition("\nfound =")[0] + rest)
+    page.type("python evaluate.py")
+    assert "2 of 2 grades changed" in page.said
+    assert len([line for line in page.said.splitlines() if " complete  100.0% " in line]) == 2
+
+
 def your_own_questions(page: Page) -> None:
     worlds.own_port(page)
     page.run()
@@ -433,6 +445,7 @@ READERS = {
     "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
     "docs/how-to/complete-in-the-shell.md": complete_in_the_shell,
+    "docs/how-to/evaluate-from-python.md": evaluate_from_python,
     "docs/how-to/export-results.md": export_results,
     "docs/how-to/grade-with-a-judge.md": grade_with_a_judge,
     "docs/how-to/operate-runs.md": operate_runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 _KEY_VARIABLE: Final = "NEMO_GYM_POLICY_API_KEY"
-_FLAGS: Final = {
-    "model": "policy_model_name",
-    "model_url": "policy_base_url",
-    "model_api_key": "policy_api_key",
-    "temperature": "responses_create_params.temperature",
-    "top_p": "responses_create_params.top_p",
-    "max_output_tokens": "responses_create_params.max_output_tokens",
-    "input_path": "input_jsonl_fpath",
-    "output_path": "output_jsonl_fpath",
-    "limit": "limit",
-    "num_repeats": "num_repeats",
-    "concurrency": "num_samples_in_parallel",
-    "split": "split",
-    "resume": "resume_from_cache",
-}
-"""Options and the keys that they set; an override token of the same key wins."""
 _OPTIONS: Final = (
     click.option(
         "-c",
@@ -92,7 +76,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What was typed; ``flags`` are the options by their names in `_FLAGS`."""
+    """What was typed; ``flags`` are options by name, those of `run_request.OPTIONS` among them."""
 
     config_paths: tuple[str, ...]
     benchmark: str | None
@@ -107,52 +91,19 @@ def load(chosen: Chosen, *, report: Callable[[str], None]) -> RunConfig:
 
     ``report`` hears what was guessed. `nemo_gym.errors.GymError` for whatever is wrong.
     """
-    from nemo_gym.composition import Override, parse_overrides
-    from nemo_gym.rollouts.run_config.schema import load_run_config
+    from nemo_gym.composition import parse_overrides
+    from nemo_gym.rollouts.data.run_request import RunRequest, config_of
 
     included = included_folders(chosen.flags.get("include_paths", ()))
     judges = chosen_judges(chosen.flags)
-    typed = [*_of_flags(chosen.flags), *included, *judges, *parse_overrides(chosen.overrides)]
-    verifier = parse_verifier(chosen.verifier)
-    base = _guessed(chosen, verifier, typed, report)
-    if base is None and verifier is not None:
-        typed = [*typed, Override("benchmark.verifier", verifier, "", f"benchmark.verifier={verifier}")]
-    return load_run_config(
-        chosen.config_paths,
-        chosen.benchmark,
-        typed,
+    request = RunRequest(
+        config_paths=chosen.config_paths,
+        benchmark=chosen.benchmark,
         search_dirs=chosen.search_dirs,
-        base=base,
-        cwd=Path.cwd(),
-    ).config
-
-
-def _guessed(
-    chosen: Chosen,
-    verifier: Mapping[str, Any] | None,
-    typed: Sequence[Override],
-    report: Callable[[str], None],
-) -> dict[str, Any] | None:
-    """A benchmark for rows that no benchmark is named for; ``None`` where one is, or no rows are."""
-    given = {override.key: override.value for override in typed}
-    rows = given.get("input_jsonl_fpath")
-    if chosen.benchmark or chosen.config_paths or "config_paths" in given or not rows:
-        return None
-    from nemo_gym.errors import UsageError
-    from nemo_gym.rollouts.data.guess import guess_benchmark, sentence
-    from nemo_gym.verifiers.registry import verifier_types
-
-    if verifier is None:
-        raise UsageError(
-            f"--input: {rows} is named and no benchmark is; say how its answers are graded, say --verifier "
-            f"match (known: {', '.join(verifier_types())}), or name a benchmark with --benchmark NAME."
-        )
-    path = Path(os.path.abspath(Path(str(rows)).expanduser()))
-    asked = any(key in given for key in ("benchmark.prompt.user", "benchmark.prompt.conversation"))
-    guess = guess_benchmark(path, verifier=verifier, asked=asked)
-    if guess.said:
-        report(f"{sentence(guess, path)}. `gym eval preview` shows what is asked.")
-    return {"benchmark": guess.benchmark}
+        verifier=parse_verifier(chosen.verifier),
+        overrides=[*_of_flags(chosen.flags), *included, *judges, *parse_overrides(chosen.overrides)],
+    )
+    return config_of(request, cwd=Path.cwd(), report=report)
 
 
 def parse_verifier(text: str | None) -> dict[str, Any] | None:
@@ -177,16 +128,11 @@ def parse_verifier(text: str | None) -> dict[str, Any] | None:
 
 
 def _of_flags(flags: Mapping[str, Any]) -> list[Override]:
-    from nemo_gym.composition import Override
+    from nemo_gym.rollouts.data.run_request import settings_of
 
-    values = {name: value for name, value in flags.items() if value is not None}
-    if "model_api_key" in values:
-        values["model_api_key"] = _key_reference(values["model_api_key"])
-    return [
-        Override(key, values[name], "", f"{key}={values[name]}")
-        for name, key in _FLAGS.items()
-        if name in values
-    ]
+    if flags.get("model_api_key") is not None:
+        flags = {**flags, "model_api_key": _key_reference(flags["model_api_key"])}
+    return settings_of(flags)
 
 
 def _key_reference(value: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 from nemo_gym import plugins
@@ -22,6 +22,7 @@ VERIFIERS = plugins.PluginKind(
         "json_schema": "nemo_gym.verifiers.json_schema:JsonSchemaVerifier",
         "math": "nemo_gym.verifiers.math:MathVerifier",
         "rouge": "nemo_gym.verifiers.rouge:RougeVerifier",
+        "function": "nemo_gym.verifiers.callables.python_function:FunctionVerifier",
         "python": "nemo_gym.verifiers.python_file:PythonVerifier",
         "judge": "nemo_gym.rollouts.judges.rubric:RubricVerifier",
         "pairwise": "nemo_gym.rollouts.judges.pairwise:PairwiseVerifier",
@@ -41,19 +42,42 @@ def load_verifier(
     loaded = plugins.load_class(VERIFIERS, spec, where=where)
     options = plugins.check_options(loaded.cls.Options, spec, where=where)
     verifier = cast("Verifier", plugins.construct(loaded, Verifier, (options, models or {}), where=where))
+    return guarded(verifier, loaded.title, where=where)
+
+
+def guarded(verifier: Verifier, title: str, *, where: str = "benchmark.verifier") -> GuardedVerifier:
+    """A verifier that has been built, with what it declares checked. Raises as `load_verifier` does."""
     declared = declared_metrics(verifier)
     if not isinstance(declared, Mapping) or not all(map(_is_declared, declared.items())):
-        raise ConfigError(f"{where}: metrics of {loaded.title} must map names to nemo_gym.types.MetricInfo.")
+        raise ConfigError(f"{where}: metrics of {title} must map names to nemo_gym.types.MetricInfo.")
     ends: object = getattr(verifier, "graded_ends", ())
     if not isinstance(ends, Collection) or not set(ends) <= set(ANSWER_ENDS):
         known = ", ".join(ANSWER_ENDS)
-        raise ConfigError(f"{where}: graded_ends of {loaded.title} must be a set of: {known}.")
-    return GuardedVerifier(verifier, loaded.title)
+        raise ConfigError(f"{where}: graded_ends of {title} must be a set of: {known}.")
+    return GuardedVerifier(verifier, title)
+
+
+def function_verifier(
+    function: Callable[..., Any],
+    spec: Mapping[str, Any],
+    models: Mapping[str, Policy],
+    *,
+    where: str = "benchmark.verifier",
+) -> GuardedVerifier:
+    """The verifier that calls ``function``, which ``spec`` describes. Raises as `load_verifier` does."""
+    from nemo_gym.verifiers.callables.python_function import FunctionOptions, FunctionVerifier
+
+    options = plugins.check_options(FunctionOptions, spec, where=where)
+    try:
+        verifier = FunctionVerifier(options, models, function)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}.") from None
+    return guarded(verifier, f"the function '{verifier.options.name}'", where=where)
 
 
 def verifier_types() -> list[str]:
-    """All verifier types that can be asked for here."""
-    return plugins.known_types(VERIFIERS)
+    """All verifier types that can be named here, in a config or on the command line."""
+    return [name for name in plugins.known_types(VERIFIERS) if name != "function"]
 
 
 def declared_metrics(verifier: object) -> Mapping[str, MetricInfo]:

@@ -9,7 +9,6 @@ import click
 
 from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
-from nemo_gym.errors import UsageError
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.scores.compare import Comparison, Comparisons, Paired
@@ -27,16 +26,9 @@ def compare(runs: tuple[str, ...], as_json: bool) -> None:
     more than two runs, what is called better or worse is corrected for the number of comparisons.
     """
     from nemo_gym.cli.submissions import report
-    from nemo_gym.orchestration.records import remote_copy
-    from nemo_gym.orchestration.records.run_outputs import run_outputs
-    from nemo_gym.rollouts.scores.compare_many import NamedOutputs, compare_many
+    from nemo_gym.orchestration.results.compared_runs import compared_runs
 
-    if len(runs) < 2:
-        raise UsageError("give two runs or more: the others are compared with the first.")
-    bring = remote_copy.for_certificate(None)
-    with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
-        named = [NamedOutputs(name, run_outputs(name, None, near).outputs) for name in runs]
-        found = compare_many(named)
+    found = compared_runs(runs, report=report)
     if as_json:
         _print_json(runs, found)
     elif len(found) == 1:

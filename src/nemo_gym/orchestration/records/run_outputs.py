@@ -31,6 +31,18 @@ class RunOutputs:
     """The folder with everything."""
 
 
+def local_outputs(name: str) -> Mapping[str, RolloutPaths] | None:
+    """The outputs of a folder or file that `gym eval run` wrote; ``None`` where a submission is named.
+
+    Raises `DataError` for a folder or file that holds no results.
+    """
+    path = Path(name)
+    known = index_entry(name).is_file() if "/" not in name else False
+    if known or not path.exists() or RunPaths(path).record.is_file():
+        return None
+    return outputs_at(path)
+
+
 def run_outputs(name: str, benchmark: str | None, near: RemoteCopy) -> RunOutputs:
     """The outputs of a run, of one benchmark if it is named.
 
@@ -38,9 +50,8 @@ def run_outputs(name: str, benchmark: str | None, near: RemoteCopy) -> RunOutput
     file that `gym eval run` wrote. Raises `GymError` when nothing is found, or nothing has begun.
     """
     path = Path(name)
-    known = index_entry(name).is_file() if "/" not in name else False
-    if not known and path.exists() and not RunPaths(path).record.is_file():
-        found = outputs_at(path)
+    found = local_outputs(name)
+    if found is not None:
         if benchmark is not None and benchmark not in found:
             raise GymError(f"{name} has no benchmark '{benchmark}'; it has {', '.join(found)}.")
         chosen = {key: paths for key, paths in found.items() if benchmark in (None, key)}

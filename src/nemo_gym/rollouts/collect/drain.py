@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -60,7 +60,14 @@ class Drain:
     endpoint.
     """
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        signals: Sequence[signal.Signals] = _SIGNALS,
+        leave: Callable[[int], object] = os._exit,
+    ) -> None:
+        """``signals`` are those that `install` takes over; ``leave`` is called at the third interrupt."""
         self.reason: StopReason | None = None
         self.asked_by = ""
         """Who requested it: a signal's name, or the text of the drain file."""
@@ -73,12 +80,14 @@ class Drain:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._event: asyncio.Event | None = None
         self._interrupts = 0
+        self._signals = signals
+        self._leave = leave
         self._previous: dict[signal.Signals, object] = {}
 
     def install(self) -> None:
         """Take over the signals (main thread only; elsewhere only the drain file counts)."""
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
+            for number in self._signals:
                 if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                     continue
                 self._previous[number] = signal.signal(number, self._on_signal)
@@ -138,7 +147,7 @@ class Drain:
         return True
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._signalled(number, leave=os._exit)
+        self._signalled(number, leave=self._leave)
 
     def _signalled(self, number: int, *, leave: Callable[[int], object]) -> None:
         name = signal.Signals(number).name

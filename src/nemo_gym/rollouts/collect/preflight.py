@@ -7,6 +7,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError, UsageError
@@ -52,8 +53,17 @@ class Prepared:
         return materialize(self.config, read_rows(self.dataset.path, limit=self.config.limit))
 
 
-def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) -> Prepared:
-    """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each."""
+def check(
+    config: RunConfig,
+    *,
+    environ: Mapping[str, str],
+    report: Reporter,
+    function: Callable[..., Any] | None = None,
+) -> Prepared:
+    """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each.
+
+    ``function`` grades, where the verifier of the benchmark describes one.
+    """
     base_url, model = require_policy(config)
     _allow_connections(config.num_samples_in_parallel)
     paths = RolloutPaths(_output(config))
@@ -62,7 +72,7 @@ def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) ->
     agent = load_agent(config.benchmark.agent)
     config = with_definition(config, report=report)
     judges = judges_of(config, environ)
-    verifier = load_grader(config.benchmark, repeats=config.repeats, judges=judges)
+    verifier = load_grader(config.benchmark, repeats=config.repeats, judges=judges, function=function)
     planned = Planned()
     dataset = _dataset(config, paths, verifier, report, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:

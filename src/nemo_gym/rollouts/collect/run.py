@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -102,7 +102,10 @@ class CollectorRun:
         console: Console,
         clock: SecondsClock,
         environ: Mapping[str, str] = os.environ,
+        function: Callable[..., Any] | None = None,
     ) -> None:
+        """``function`` grades, where the verifier of the benchmark describes one."""
+        self._function = function
         self._config = config
         self._drain = drain
         self._console = console
@@ -120,7 +123,12 @@ class CollectorRun:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
         with ThreadPoolExecutor(1) as beside:
             link = beside.submit(_provenance)  # it waits for another program while rows are read
-            prepared = preflight.check(self._config, environ=self._environ, report=self._console.report)
+            prepared = preflight.check(
+                self._config,
+                environ=self._environ,
+                report=self._console.report,
+                function=self._function,
+            )
             self._config = prepared.config
             with contextlib.closing(prepared.verifier):
                 return self._executed(prepared, link)

@@ -7,11 +7,14 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.reading.recorded import RecordedRollout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _TEXT = (
     "run", "benchmark", "model", "outcome", "expected", "extracted", "reason", "prompt", "thoughts", "answer",
@@ -33,15 +36,22 @@ def table_rows(outputs: Iterable[ExportedOutput]) -> Iterator[dict[str, Any]]:
             yield _row(output, rollout)
 
 
-def write_parquet(outputs: Iterable[ExportedOutput], path: Path) -> int:
-    """Write one Parquet file; the number of rows. Raises `GymError` without the package pyarrow."""
+def arrow_schema() -> pa.Schema:
+    """The columns and their kinds. Raises `GymError` without the package pyarrow."""
     try:
         import pyarrow as pa
-        from pyarrow import parquet
     except ImportError:
-        raise GymError("Parquet needs the package pyarrow: `pip install pyarrow`.") from None
+        raise GymError("Parquet and Arrow need the package pyarrow: `pip install pyarrow`.") from None
     kinds = {name: pa.int64() for name in _WHOLE} | {name: pa.float64() for name in _NUMBER}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    return pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+
+
+def write_parquet(outputs: Iterable[ExportedOutput], path: Path) -> int:
+    """Write one Parquet file; the number of rows. Raises `GymError` without the package pyarrow."""
+    schema = arrow_schema()
+    import pyarrow as pa
+    from pyarrow import parquet
+
     count, rows = 0, table_rows(outputs)
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         while some := list(islice(rows, _TOGETHER)):

@@ -105,8 +105,11 @@ def reverify(
     environ: Mapping[str, str] = os.environ,
     report: Callable[[str], None] = lambda _: None,
     clock: SecondsClock | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> Reverified:
     """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
+
+    ``function`` grades, where that verifier describes one.
 
     In place, or into a new ``output`` with its own manifest, inputs and failures. Refused when the prompt or
     agent of the benchmark is not the one that the answers came from (`ResumeRefusedError` with the
@@ -120,7 +123,7 @@ def reverify(
         raise DataError(f"{paths.output}: there is no such file, or it is not a regular file.")
     scoring = _scoring(known, config)
     judges = judges_of(config, environ)
-    verifier = load_grader(config.benchmark, repeats=known.num_repeats, judges=judges)
+    verifier = load_grader(config.benchmark, repeats=known.num_repeats, judges=judges, function=function)
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from nemo_gym.rollouts.policy.reasoning import with_thoughts, without_thoughts
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import (
     declared_metrics,
+    function_verifier,
     grades_at_once,
     grades_stored_answers,
     load_verifier,
@@ -81,13 +82,21 @@ def text_answer(text: str, *, cut: bool) -> Row:
 
 
 def load_grader(
-    benchmark: BenchmarkConfig, *, repeats: int, judges: Mapping[str, Policy] | None = None
+    benchmark: BenchmarkConfig,
+    *,
+    repeats: int,
+    judges: Mapping[str, Policy] | None = None,
+    function: Callable[..., Any] | None = None,
 ) -> WholeAnswers:
     """The verifier of a benchmark, for answers that ended well and others that the benchmark wants graded.
 
-    Raises `nemo_gym.errors.ConfigError`, naming the dotted path.
+    ``function`` is the one that a verifier of the type ``function`` describes. Raises
+    `nemo_gym.errors.ConfigError`, naming the dotted path.
     """
-    verifier = load_verifier(benchmark.verifier, judges)
+    if function is not None:
+        verifier = function_verifier(function, benchmark.verifier, judges or {})
+    else:
+        verifier = load_verifier(benchmark.verifier, judges)
     if benchmark.lm_eval is not None:
         cast("HarnessVerifier", verifier.inner).bind(benchmark.lm_eval, repeats=repeats)
     return WholeAnswers(verifier, benchmark.graded_ends or (), reasoning=bool(benchmark.grade_reasoning))

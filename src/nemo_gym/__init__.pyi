@@ -1,0 +1,10 @@
+from nemo_gym import errors as errors
+from nemo_gym.api.comparing import RunComparisons as RunComparisons
+from nemo_gym.api.comparing import compare as compare
+from nemo_gym.api.eval_results import EvalResult as EvalResult
+from nemo_gym.api.eval_results import EvalResults as EvalResults
+from nemo_gym.api.eval_results import results as results
+from nemo_gym.api.running import reverify as reverify
+from nemo_gym.api.running import run as run
+
+__version__: str

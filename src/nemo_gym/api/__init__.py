@@ -1,0 +1,1 @@
+"""Evaluations from Python: what `nemo_gym` offers by name, made of the same parts as the commands."""

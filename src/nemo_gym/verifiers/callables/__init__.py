@@ -1,0 +1,1 @@
+"""How a function of the calling program grades."""
