@@ -7,4 +7,15 @@ from nemo_gym.api.eval_results import results as results
 from nemo_gym.api.running import reverify as reverify
 from nemo_gym.api.running import run as run
 
+__all__ = [
+    "EvalResult",
+    "EvalResults",
+    "RunComparisons",
+    "__version__",
+    "compare",
+    "errors",
+    "results",
+    "reverify",
+    "run",
+]
 __version__: str

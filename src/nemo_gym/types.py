@@ -26,6 +26,9 @@ token limit. ``content_filter``: withheld or cut by the server. ``refusal``: the
 ``tool_calls``: it waits for the results of tools. ``unstated``: the server gave no reason. ``other``: a
 reason that is not known here; ``response.incomplete_details.reason`` has the server's word."""
 
+CONVERSATION = "conversation"
+"""Field of an episode of several turns: all messages, each with ``role`` and ``content``."""
+
 ANSWER_ENDS: tuple[AnswerEnd, ...] = get_args(AnswerEnd)
 _TOKEN_DIGITS = 15
 _TOOL_CALLS = frozenset({"function_call", "custom_tool_call"})
@@ -79,6 +82,28 @@ class Episode:
     def refusal(self) -> str:
         """What the model said when it declined; empty when it did not."""
         return _joined(self.response, "message", "refusal", "refusal")
+
+
+def conversation_of_rollout(task: Task, episode: Episode) -> list[dict[str, str]]:
+    """What was said, the last answer included: each message's ``role``, and its text as ``content``."""
+    messages = episode.fields.get(CONVERSATION)
+    if not isinstance(messages, list):
+        asked = (task.row.get("responses_create_params") or {}).get("input") or []
+        messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
+        messages.append({"role": "assistant", "content": episode.text})
+    return [
+        {"role": str(message.get("role") or message.get("type")), "content": _text_of(message.get("content"))}
+        for message in messages
+        if isinstance(message, dict)
+    ]
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,9 @@ def shape_questions(page: Page) -> None:
     talk = json.dumps({**row, "messages": [{"role": "user", "content": "3 + 4?"}]})
     benchmark(page, page.yaml(), "talk", rows=talk, prompt={"user": None}, **grades)
     assert "100.0%" in page.said
+    turns = json.dumps({**row, "turns": ["1 + 1?", "3 + 4?"]})
+    benchmark(page, page.yaml(), "turns", rows=turns, prompt={"user": None}, **grades)
+    assert "100.0%" in page.said
     page.write("mine/benchmarks/seen/picture.png", "\x89PNG")
     seen = {**row, "picture": "https://e.example/a.png", "tools": [{"type": "function", "name": "add"}]}
     benchmark(page, page.yaml(), "seen", rows=json.dumps(seen), **grades)

@@ -57,4 +57,4 @@ def test_what_is_not_there_is_said() -> None:
         nemo_gym.compare("out")
     assert len(nemo_gym.results()) == 0
     with pytest.raises(AttributeError, match="no attribute 'evaluate'"):
-        nemo_gym.evaluate  # noqa: B018
+        nemo_gym.evaluate  # type: ignore[attr-defined]  # noqa: B018

@@ -40,6 +40,17 @@ def conversation_of(value: Any, name: str) -> list[Message]:
     return messages
 
 
+def turns_of(row: Mapping[str, Any], name: str) -> list[str]:
+    """What the user says one after the other: a list of texts in a field. `DataError` with a phrase."""
+    found = row.get(name)
+    if not isinstance(found, list) or not found:
+        raise DataError(f"the field {name} must hold what the user says, a list of texts")
+    for number, text in enumerate(found, 1):
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"turn {number} of {name} must be a text that says something")
+    return found
+
+
 def with_system(messages: list[Message], text: str | None) -> list[Message]:
     """The messages with ``text`` as their instructions, in place of those that they begin with."""
     if text is None:

@@ -25,6 +25,7 @@ _QUESTIONS: Final = (
     *("question_text", "goal", "sentence"),
 )
 _CONVERSATIONS: Final = ("messages", "conversation", "conversations", "prompt", "input", "turns")
+_TURNS: Final = ("turns", "prompt", "messages")
 _BEFORE: Final = ("context", "passage", "article", "document")
 _ANSWERS: Final = (
     *("expected_answer", "answer", "gold", "target", "ideal", "label", "ground_truth", "groundtruth"),
@@ -131,6 +132,10 @@ def _is_conversation(values: list[Any]) -> bool:
     )
 
 
+def _are_turns(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and _all_text(value)
+
+
 def _is_list_of_choices(value: Any) -> bool:
     """A list of choices; or, as ARC has them, an object with the lists ``text`` and ``label``."""
     if isinstance(value, dict):
@@ -161,6 +166,11 @@ def _guess_prompt(
     if talk is not None:
         guess.benchmark["prompt"] = {"conversation": talk}
         guess.said["prompt"] = f"the field {talk} holds conversations"
+        return
+    turns = _named(_TURNS, present, lambda values: all(map(_are_turns, values)), rows)
+    if turns is not None:
+        guess.benchmark["prompt"] = {"turns": turns}
+        guess.said["prompt"] = f"{turns} holds what is said one after the other, each once it is answered"
         return
     rest = [name for name in present if name != gold]
     question = _named(_QUESTIONS, rest, _all_text, rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.data.conversations import conversation_of, with_system
+from nemo_gym.rollouts.data.conversations import conversation_of, turns_of, with_system
 from nemo_gym.rollouts.data.examples import Examples
 from nemo_gym.rollouts.data.image_data import image_parts
 from nemo_gym.rollouts.policy.apis import request_body
@@ -81,6 +81,7 @@ class _Prompt:
 
     def __init__(self, prompt: PromptConfig, folder: Path, examples: Examples | None) -> None:
         self._conversation = prompt.conversation
+        self._turns = prompt.turns
         self._images = prompt.images or ()
         self._folder = folder
         self._examples = examples
@@ -100,6 +101,9 @@ class _Prompt:
             )
         try:
             system = None if self._system is None else self._system.fill(row)
+            if self._turns is not None:
+                first = turns_of(row, self._turns)[0]
+                return with_system([{"role": "user", "content": first}], system)
             if self._user is None:
                 return self._of_conversation(row, system)
             question = self._content(self._user, row)

@@ -29,6 +29,8 @@ OPTIONS: Final = {
 }
 """Options of `gym eval run` and `nemo_gym.run`, and the keys that they set; a later setting of a key wins."""
 
+_PROMPTS: Final = tuple(f"benchmark.prompt.{name}" for name in ("user", "conversation", "turns"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -91,7 +93,7 @@ def _guessed(request: RunRequest, cwd: Path, report: Callable[[str], None]) -> d
             f"match (known: {', '.join(verifier_types())}), or name a benchmark with --benchmark NAME."
         )
     path = Path(os.path.abspath(cwd / Path(str(rows)).expanduser()))
-    asked = any(key in given for key in ("benchmark.prompt.user", "benchmark.prompt.conversation"))
+    asked = any(key in given for key in _PROMPTS)
     guess = guess_benchmark(path, name=request.name, verifier=request.verifier, asked=asked)
     if guess.said:
         report(f"{sentence(guess, path)}. `gym eval preview` shows what is asked.")

@@ -8,8 +8,18 @@ from typing import Any
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.run_config.prompts import check_template, fill
-from nemo_gym.types import Policy, Row, answer_end, output_text
+from nemo_gym.types import (
+    Episode,
+    Policy,
+    Row,
+    Task,
+    answer_end,
+    conversation_of_rollout,
+    output_text,
+)
 
+OF_EVERY_ROLLOUT = ("conversation",)
+"""Places that every rollout fills, unless its row has a field of that name: all that was said."""
 REPLY_KEPT = 4000
 """Characters of a judge's reply that a row keeps, counted from its end."""
 
@@ -40,11 +50,12 @@ class JudgePrompt:
         missing = [name for name in own if name not in names]
         if missing:
             raise ConfigError(f"{where}: it has no {{{missing[0]}}}, {own[missing[0]]}")
+        given = {*own, *OF_EVERY_ROLLOUT}
         self.fields = list(
             dict.fromkeys(
                 name
                 for _, name in [*self._user, *(self._system or [])]
-                if name is not None and name not in own
+                if name is not None and name not in given
             )
         )
 
@@ -60,6 +71,15 @@ class JudgePrompt:
             found.append({"role": "system", "content": fill(self._system, values)})
         found.append({"role": "user", "content": fill(self._user, values)})
         return found
+
+
+def values_of(task: Task, episode: Episode) -> dict[str, Any]:
+    """What the places of a prompt stand for: fields of the row, and what `OF_EVERY_ROLLOUT` names."""
+    said = [
+        f"{message['role'].capitalize()}: {message['content']}"
+        for message in conversation_of_rollout(task, episode)
+    ]
+    return {"conversation": "\n\n".join(said), **task.row}
 
 
 async def ask(judge: Policy, messages: list[Row], params: Mapping[str, Any]) -> JudgeReply:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.rollouts.judges.agreement import Weights, cohens_kappa
-from nemo_gym.rollouts.judges.asking import JudgePrompt, JudgeReply, ask, chosen_judge
+from nemo_gym.rollouts.judges.asking import JudgePrompt, JudgeReply, ask, chosen_judge, values_of
 from nemo_gym.types import Episode, Estimate, GradedRollout, MetricInfo, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.patterns import PatternText, safe_pattern
 
@@ -42,7 +42,8 @@ class RubricOptions(BaseModel):
     model: str = "judge"
     """The name of the judge in ``judge_models``."""
     prompt: str = _PROMPT
-    """What the judge is asked: ``{answer}`` stands for the answer, other names for fields of the row."""
+    """What the judge is asked: ``{answer}`` stands for the answer, ``{conversation}`` for all that was said,
+    other names for fields of the row."""
     system: str | None = None
     """The judge's system message, with the same places."""
     pattern: PatternText = r"(?i)\bscore\W*[:=]\W*([\w.+-]*\w)"
@@ -112,7 +113,7 @@ class RubricVerifier:
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge, once more for each reply that cannot be read."""
-        messages = self._prompt.messages({**task.row, "answer": episode.text})
+        messages = self._prompt.messages({**values_of(task, episode), "answer": episode.text})
         replies: list[JudgeReply] = []
         for _ in range(self.options.attempts):
             reply = await ask(self._judge, messages, self.options.params)

@@ -13,7 +13,14 @@ from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, VERDICT_FIELD
 from nemo_gym.rollouts.reading.located import LocatedRollouts, Place, planned_rows
 from nemo_gym.rollouts.scores.columns import source_keys
 from nemo_gym.rollouts.scores.summary import ENDS
-from nemo_gym.types import Row, answer_end, output_text, reasoning_text
+from nemo_gym.types import (
+    CONVERSATION,
+    Row,
+    answer_end,
+    conversation_of_rollout,
+    output_text,
+    reasoning_text,
+)
 
 Outcome = Literal["right", "partly right", "wrong", "not scored", "masked", "not graded yet", "failed"]
 """``right``: reward 1; ``partly right``: between 0 and 1; ``wrong``: 0. ``failed``: no answer was had."""
@@ -135,7 +142,7 @@ class RolloutReader:
             expected=expected,
             extracted=extracted,
             reason=_reason(row, outcome, expected, extracted) if reason is None else reason,
-            prompt=prompt_messages(found.task),
+            prompt=_before_the_answer(found),
             thoughts=reasoning_text(found.response),
             answer=output_text(found.response),
             steps=_steps(found.response),
@@ -169,6 +176,13 @@ def expected_field(manifest: OutputManifest | None) -> str:
     verifier = benchmark.get("verifier") if isinstance(benchmark, Mapping) else None
     named = verifier.get("answer_field") if isinstance(verifier, Mapping) else None
     return named if isinstance(named, str) else EXPECTED_FIELD
+
+
+def _before_the_answer(found: Answer) -> list[dict[str, str]]:
+    """All that was said before the last answer: of several turns the earlier answers too."""
+    if CONVERSATION not in found.agent:
+        return prompt_messages(found.task)
+    return conversation_of_rollout(found.to_task(0, 0), found.to_episode())[:-1]
 
 
 def prompt_messages(row: Mapping[str, Any]) -> list[dict[str, str]]:

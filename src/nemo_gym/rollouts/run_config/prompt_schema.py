@@ -58,6 +58,9 @@ class PromptConfig(Strict):
     """What the user says."""
     conversation: str | None = None
     """In place of ``user``: the field that holds the messages so far."""
+    turns: str | None = None
+    """In place of ``user``: the field that holds what the user says, a list of texts; each is said once the
+    one before is answered."""
     system: str | None = None
     """Instructions."""
     examples: ExamplesConfig | None = None
@@ -75,10 +78,14 @@ class PromptConfig(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if (self.user is None) == (self.conversation is None):
-            raise ValueError("needs user (a template) or conversation (a field with messages), one of them")
-        if self.conversation is not None and (self.examples is not None or self.images is not None):
-            raise ValueError("has a conversation, to which examples and images cannot be added; use user")
+        if [self.user, self.conversation, self.turns].count(None) != 2:
+            raise ValueError(
+                "needs user (a template), conversation (a field with messages) or turns (a field with what "
+                "the user says one after the other), one of them"
+            )
+        if self.user is None and (self.examples is not None or self.images is not None):
+            what = "turns" if self.conversation is None else "a conversation"
+            raise ValueError(f"has {what}, to which examples and images cannot be added; use user")
         if self.examples is not None:
             try:
                 template(self.examples.answer_template(self.syntax), self.syntax)

@@ -74,6 +74,26 @@ class BenchmarkConfig(Strict):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_turns_played(cls, value: Any) -> Any:
+        prompt = value.get("prompt") if isinstance(value, Mapping) else None
+        turns = prompt.get("turns") if isinstance(prompt, Mapping) else None
+        if isinstance(turns, str) and value.get("agent") in (None, {"type": "single_turn"}):
+            return {**value, "agent": {"type": "multi_turn", "field": turns}}
+        return value
+
+    @model_validator(mode="after")
+    def _plays_its_turns(self) -> BenchmarkConfig:
+        turns = None if self.prompt is None else self.prompt.turns
+        if (turns is not None or self.agent["type"] == "multi_turn") and (
+            self.agent != {"type": "multi_turn", "field": turns}
+        ):
+            raise ValueError(
+                "prompt.turns sets the agent multi_turn and none else can play it; leave agent out"
+            )
+        return self
+
     @field_validator("graded_ends", "grade_reasoning")
     @classmethod
     def _nothing_means_null(cls, value: Any) -> Any:

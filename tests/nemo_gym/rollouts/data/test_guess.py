@@ -79,6 +79,7 @@ def graded(guess: Guess, answer: str) -> tuple[Any, float | None]:
         ),
         ({"input": [{"role": "user", "content": "1 + 1?"}], "ideal": "2"}, "1 + 1?", "2", "1"),
         ({"messages": [{"role": "user", "content": "1 + 1?"}], "target": "two"}, "1 + 1?", "two", "2"),
+        ({"turns": ["1 + 1?", "And now?"], "reference": "two"}, "1 + 1?", "two", "2"),
     ],
 )
 def test_data_of_every_common_shape_is_asked_and_graded(

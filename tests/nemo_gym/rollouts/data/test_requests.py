@@ -110,7 +110,7 @@ def test_a_jinja_template_reads_fields_and_nothing_else(tmp_path: Path, template
 @pytest.mark.parametrize(
     ("prompt", "problem"),
     [
-        ({}, "needs user .* or conversation"),
+        ({}, "needs user .* conversation .* or turns"),
         ({"user": "x", "conversation": "m"}, "one of them"),
         ({"user": "{{ a", "syntax": "jinja2"}, "user[^/]*is not a Jinja2 template: .* in line 1"),
         ({"user": "{a", "system": "x"}, "user[^/]*write {{ and }} for literal braces"),
