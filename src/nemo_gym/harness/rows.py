@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class HarnessRows:
     """The digest of the names of all definitions in the user's own folders."""
     repeats: int
     """How often the task itself wants each document asked."""
+    nltk: dict[str, str]
+    """What of NLTK's data answers are graded with, by name, with where it is on this machine."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -88,7 +90,8 @@ def find(options: HarnessOptions, api: str, tokenizer: str | None = None) -> Har
     if rows.environment != environment.recipe().digest or rows.listing != _listing(options.include_path):
         return None
     same = all(_sha256(path) == digest for path, digest in {**rows.files, **rows.data}.items())
-    return rows if same and rows.path.is_file() else None
+    there = rows.path.is_file() and all(Path(path).exists() for path in rows.nltk.values())
+    return rows if same and there else None
 
 
 def ensure(
@@ -124,6 +127,8 @@ def _make(
         opened = open_task(worker, options, api, tokenizer, report=report)
         if opened["downloads"]:
             report(_announcement(name, opened["downloads"], offline=offline))
+        if opened["nltk"]:
+            _announce_nltk(name, opened["nltk"], report, offline=offline)
         report(f"making the rows of {name}, once for these settings")
         note = _note(options, api, tokenizer)
         note.parent.mkdir(parents=True, exist_ok=True)
@@ -144,6 +149,7 @@ def _make(
         data=opened["data"],
         listing=_listing(options.include_path),
         repeats=made["repeats"],
+        nltk=made["nltk"],
     )
     _save(note, rows)
     report(f"{name}: {counted(made['rows'], 'row')} in {path}")
@@ -186,6 +192,17 @@ def _announcement(name: str, downloads: Iterable[str], *, offline: bool) -> str:
     if offline:
         return f"{name} needs {what}: it must be in the cache of Hugging Face, since HF_HUB_OFFLINE is set"
     return f"{name} needs {what}: it is downloaded now, unless the cache of Hugging Face has it"
+
+
+def _announce_nltk(name: str, wanted: Sequence[str], report: Report, *, offline: bool) -> None:
+    """Raises `DataError` where it may not be downloaded."""
+    needs = f"NLTK's data {', '.join(wanted)}, which is not on this machine"
+    if offline:
+        raise DataError(
+            f"benchmark {name}: it needs {needs}, and HF_HUB_OFFLINE is set; "
+            f"python -m nltk.downloader {' '.join(wanted)} brings it where there is a network."
+        )
+    report(f"{name} needs {needs}: it is downloaded now")
 
 
 def _rows(worker: Worker, output: Path, name: str, downloads: Iterable[str]) -> dict[str, Any]:

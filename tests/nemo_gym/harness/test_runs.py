@@ -187,9 +187,43 @@ def test_the_preview_shows_token_ids_as_they_will_be_sent(
 ) -> None:
     argv = [
         *(str(GYM), "eval", "preview", "--benchmark", "lm_eval/choices", "--json", "-n", "1"),
-        f"benchmark.lm_eval.include_path=[{folder}]",
-        f"policy_tokenizer={tokenizer(tmp_path)}",
+        *("--include-path", str(folder), f"policy_tokenizer={tokenizer(tmp_path)}"),
     ]
     shown = run(argv, environ)
     assert shown.returncode == 0, shown.stderr
     assert '"echo": true' in shown.stdout
+
+
+NLTK = """
+import nltk
+
+try:
+    nltk.data.find("tokenizers/punkt_tab")
+except LookupError:
+    nltk.download("punkt_tab")
+
+
+def close(doc, results):
+    return {"near": 1.0}
+"""
+
+
+def test_data_of_nltk_that_a_definition_would_download_is_refused_offline_by_name(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (folder / "own.py").write_text(NLTK)
+    metric = {"metric": "near", "aggregation": "mean", "higher_is_better": True}
+    task = {key: value for key, value in local_tasks.TASKS["filters"].items() if key != "filter_list"}
+    local_tasks.write_task(
+        folder, "filters", {**task, "process_results": "!function own.close", "metric_list": [metric]}
+    )
+    environ = {**environ, "NLTK_DATA": str(tmp_path / "nltk"), "HOME": str(tmp_path)}
+    argv = [str(GYM), "eval", "prepare", "--benchmark", "lm_eval/filters", "--include-path", str(folder)]
+    refused = run(argv, environ)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "it needs NLTK's data punkt_tab, which is not on this machine" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    (tmp_path / "nltk/tokenizers/punkt_tab").mkdir(parents=True)
+    assert run(argv, environ).returncode == 0
+    (tmp_path / "nltk/tokenizers/punkt_tab").rmdir()
+    assert "it needs NLTK's data punkt_tab" in run(argv, environ).stderr

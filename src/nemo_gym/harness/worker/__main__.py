@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from nemo_gym.harness.worker import building, definitions, grading
+from nemo_gym.harness.worker import building, definitions, grading, nltk_data
 from nemo_gym.harness.worker.definitions import CannotRunError, NoSuchNameError
 
 
@@ -57,18 +57,21 @@ class OpenTask:
             "files": definitions.files_of(loaded),
             "data": definitions.data_files(loaded),
             "downloads": definitions.downloads(loaded),
+            "nltk": nltk_data.missing(),
         }
 
     def rows(self, output: str) -> dict[str, Any]:
-        """Write the rows of all tasks into a file."""
+        """Write the rows of all tasks into a file, once what they want of NLTK's data is there."""
         loaded = self._opened()
+        nltk = nltk_data.bring()
         tasks = building.make_tasks(loaded, self._settings)
         count = 0
         with Path(output).open("w", encoding="utf-8") as file:
             for row in building.rows(tasks, self._settings):
                 file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
                 count += 1
-        return {"rows": count, "repeats": building.repeats_of(tasks), "versions": self._versions(tasks)}
+        repeats = building.repeats_of(tasks)
+        return {"rows": count, "repeats": repeats, "versions": self._versions(tasks), "nltk": nltk}
 
     def grade(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Grade answers: for each its grade, or under ``problem`` why there is none."""

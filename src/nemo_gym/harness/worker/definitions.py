@@ -16,6 +16,8 @@ from lm_eval.tasks import TaskManager, _factory
 from lm_eval.tasks._index import Entry, Kind
 from lm_eval.tasks._yaml_loader import load_yaml
 
+from nemo_gym.harness.worker import nltk_data
+
 SHIPPED = Path(sys.modules["lm_eval.tasks"].__file__ or "").parent
 _FILE_BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "xml"})
 
@@ -124,7 +126,8 @@ def load(name: str, include_path: list[Path], shipped: Iterable[Mapping[str, Any
     manager._factory = _DefinitionFactory()
     real, _factory.ConfigurableTask = _factory.ConfigurableTask, Definition
     try:
-        found = manager.load([name])
+        with nltk_data.noted():
+            found = manager.load([name])
     except CannotRunError:
         raise
     except Exception as error:

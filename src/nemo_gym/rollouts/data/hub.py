@@ -33,9 +33,15 @@ def write_rows(source: HubDataset, output: Path, where: str) -> None:
     `DataError` when it cannot be had or holds what JSON cannot; `ConfigError`, beginning with ``where``, for
     a split that it lacks.
     """
-    with tempfile.TemporaryDirectory(prefix="gym-hub-") as cache, output.open("wb") as stream:
-        for number, row in enumerate(_rows(source, cache, where), 1):
+    with output.open("wb") as stream:
+        for number, row in enumerate(dataset_rows(source, where), 1):
             stream.write(json_row(row, f"{source.path}: row {number}") + b"\n")
+
+
+def dataset_rows(source: HubDataset, where: str) -> Iterator[dict[str, Any]]:
+    """The rows of a data set as the library has them; raises as `write_rows` does."""
+    with tempfile.TemporaryDirectory(prefix="gym-hub-") as cache:
+        yield from _rows(source, cache, where)
 
 
 def _rows(source: HubDataset, cache: str, where: str) -> Iterator[dict[str, Any]]:
@@ -56,14 +62,13 @@ def _rows(source: HubDataset, cache: str, where: str) -> Iterator[dict[str, Any]
 
 
 def _load(datasets: Any, source: HubDataset, cache: str) -> Any:
-    folder = Path(source.path)
+    folder, name = _folder_of(source)
     try:
-        if any((folder / name).is_file() for name in _SAVED):
+        if any((folder / saved).is_file() for saved in _SAVED):
             return datasets.load_from_disk(str(folder))
-        elsewhere = {"cache_dir": cache} if folder.is_dir() else {}
-        return datasets.load_dataset(
-            source.path, source.name, split=source.split, revision=source.revision, **elsewhere
-        )
+        if folder.is_dir():
+            return datasets.load_dataset(str(folder), name, split=source.split, cache_dir=cache)
+        return datasets.load_dataset(source.path, name, split=source.split, revision=source.revision)
     except Exception as error:  # the library raises whatever its transports raise
         reason = " ".join(str(error).split()).rstrip(".")
         reason = f"{type(error).__name__}: {reason[:300]}"
@@ -73,6 +78,19 @@ def _load(datasets: Any, source: HubDataset, cache: str) -> Any:
             f"the data set {source.path} cannot be had ({reason}); it needs the network, for some its terms "
             "accepted and HF_TOKEN set; a folder on this machine needs none: huggingface.path=FOLDER."
         ) from error
+
+
+def _folder_of(source: HubDataset) -> tuple[Path, str | None]:
+    """The folder that is meant if there is one, and the subset that the library is to look for in it.
+
+    A copy of a data set from the hub says in its README.md where its subsets are; elsewhere the folder with
+    the subset's name has it.
+    """
+    folder = Path(source.path).expanduser()
+    inner = folder / source.name if source.name is not None else folder
+    if inner != folder and inner.is_dir() and not (folder / "README.md").is_file():
+        return inner, None
+    return folder, source.name
 
 
 def _chosen(loaded: Any, source: HubDataset, where: str) -> Any:

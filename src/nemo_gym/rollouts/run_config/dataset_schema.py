@@ -27,7 +27,7 @@ class HubDataset(Strict):
     path: Annotated[str, Field(min_length=1)]
     """``OWNER/NAME`` at the hub, or a folder: data files, or what `save_to_disk` wrote."""
     name: str | None = None
-    """The subset, for data sets that have several."""
+    """The subset, for data sets that have several; in a folder: a folder, or what its README.md says."""
     split: str | None = None
     """The split's name there; null: the only one."""
     revision: str | None = None

@@ -36,7 +36,9 @@ def _no_extra_roots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shipped_benchmarks_are_listed_from_any_folder(tmp_path: Path) -> None:
     entries = {entry.name: entry for entry in list_benchmarks(cwd=tmp_path)}
-    assert set(entries) == {"arithmetic", "arithmetic_mcq", "gpqa"}
+    shipped = {"arithmetic", "arithmetic_mcq", "gpqa", "gsm8k", "ifeval", "math", "math_500"}
+    assert shipped <= set(entries)
+    assert all(entry.source is not None for entry in entries.values())
     assert entries["gpqa"].num_repeats == 8
     assert all(entry.error is None and entry.description for entry in entries.values())
     assert entries["gpqa"].path == shipped_root() / "benchmarks/gpqa/config.yaml"
