@@ -139,7 +139,7 @@ class Collector:
         self._agent = agent
         self._verifier = verifier
         self._at_once = grades_at_once(verifier)
-        self._policy = policy
+        self._for_rollout: Callable[[], Policy] = getattr(policy, "for_rollout", lambda: policy)
         self._drain = drain
         self._bounds = bounds
         self._own_service = own_service
@@ -220,7 +220,7 @@ class Collector:
         """Have one task answered, store the answer and have it graded."""
         started = time.perf_counter()
         try:
-            episode = await self._agent.run(task, self._policy)
+            episode = await self._agent.run(task, self._for_rollout())
             latency = 1000 * (time.perf_counter() - started)
             answer = Answer.of(task, episode, latency_ms=latency, ended_at=self._now())
         except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run

@@ -68,7 +68,14 @@ def check(
     _allow_connections(config.num_samples_in_parallel)
     paths = RolloutPaths(_output(config))
     key = resolved_key(config.policy_api_key, environ, where="policy_api_key")
-    endpoint = Endpoint(base_url, model, config.policy_api, key, config.policy_system_role)
+    endpoint = Endpoint(
+        base_url,
+        model,
+        config.policy_api,
+        key,
+        config.policy_system_role,
+        replica_urls=tuple(url for url in config.policy_replica_urls if url != base_url),
+    )
     agent = load_agent(config.benchmark.agent)
     config = with_definition(config, report=report)
     judges = judges_of(config, environ)

@@ -30,7 +30,7 @@ from nemo_gym.rollouts.output.index_reader import nothing_to_ask
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import HttpPolicy, PolicyError, open_session
-from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
+from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_servers
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.rollouts.run_config.identity import identity_of
@@ -209,7 +209,7 @@ class CollectorRun:
         if not wait:
             return None
         try:
-            return await check_endpoint(
+            return await check_servers(
                 session,
                 prepared.endpoint,
                 wait=wait,

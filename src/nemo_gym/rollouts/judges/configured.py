@@ -15,7 +15,7 @@ from nemo_runs.secret_refs import SecretText
 from nemo_runs.suggestions import suggestion
 
 SERVICES_VARIABLE = "NEMO_GYM_SERVICES"
-"""Of a job: a line for each of its services, with name, address and model's name."""
+"""Of a job: a line for each server of its services, with name, address and model's name."""
 SERVICE_KEY_VARIABLE = "NEMO_GYM_SERVICE_API_KEY"
 """Of a job: the key of its services."""
 
@@ -59,12 +59,23 @@ def _endpoint(judge: JudgeModelConfig, environ: Mapping[str, str] | None, *, whe
             f"{where}.service: '{judge.service}' is not a service of this job{hint}; outside of a job give "
             "base_url and model"
         )
-    address, model = services[judge.service]
+    (address, model), *replicas = services[judge.service]
     key = SecretText(environ[SERVICE_KEY_VARIABLE]) if environ.get(SERVICE_KEY_VARIABLE) else None
-    return Endpoint(address, judge.model or model, judge.api, key, judge.system_role)
+    return Endpoint(
+        address,
+        judge.model or model,
+        judge.api,
+        key,
+        judge.system_role,
+        replica_urls=tuple(url for url, _ in replicas),
+    )
 
 
-def _services(environ: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Address and model of each service of the job, by name."""
-    lines = (line.split(maxsplit=2) for line in environ.get(SERVICES_VARIABLE, "").splitlines())
-    return {parts[0]: (parts[1], parts[2]) for parts in lines if len(parts) == 3}
+def _services(environ: Mapping[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Address and model of each service of the job, by name; several of one that has replicas."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in environ.get(SERVICES_VARIABLE, "").splitlines():
+        parts = line.split(maxsplit=2)
+        if len(parts) == 3:
+            found.setdefault(parts[0], []).append((parts[1], parts[2]))
+    return found

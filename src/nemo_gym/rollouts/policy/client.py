@@ -31,11 +31,12 @@ from nemo_gym.rollouts.policy import (
 )
 from nemo_gym.rollouts.policy.answers import MalformedAnswerError, usage_of
 from nemo_gym.rollouts.policy.backoff import RequestLimits, delay_before_retry
+from nemo_gym.rollouts.policy.delivery import Delivery, Turns
 from nemo_gym.rollouts.policy.errors import PolicyError
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
-from nemo_gym.types import LogLikelihood, Row
+from nemo_gym.types import LogLikelihood, Policy, Row
 from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
 from nemo_runs.sizes import size_in_words
@@ -60,6 +61,14 @@ class Endpoint:
     api_key: SecretText | None = field(default=None, repr=False)
     system_role: SystemRole | None = None
     """How the server wants instructions; ``None``: as the request has them."""
+    replica_urls: tuple[str, ...] = ()
+    """Base URLs of further servers of the same model; each request goes to the least busy one."""
+
+    @property
+    def each(self) -> list[Endpoint]:
+        """One endpoint for each server."""
+        urls = (self.base_url, *self.replica_urls)
+        return [replace(self, base_url=url, replica_urls=()) for url in urls]
 
     def url(self, path: str) -> yarl.URL:
         """The address of ``path`` below the base URL."""
@@ -84,8 +93,8 @@ class _Place:
     """Without credentials and query."""
 
     @classmethod
-    def of(cls, endpoint: Endpoint, path: str) -> _Place:
-        return cls(endpoint.url(path), endpoint.shown.rstrip("/") + path)
+    def each_of(cls, endpoint: Endpoint, path: str) -> list[_Place]:
+        return [cls(one.url(path), one.shown.rstrip("/") + path) for one in endpoint.each]
 
 
 @dataclass(slots=True)
@@ -157,6 +166,7 @@ class HttpPolicy:
         pause: Callable[[float], Awaitable[bool]],
         rate: RateLimit | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._endpoint = endpoint
@@ -165,17 +175,25 @@ class HttpPolicy:
         self._pause = pause
         self._rate = rate
         self._uniform = uniform
-        self._place = _Place.of(endpoint, apis.PATHS[endpoint.api])
+        self._places = _Place.each_of(endpoint, apis.PATHS[endpoint.api])
+        self._scoring_places = _Place.each_of(endpoint, likelihoods.PATH)
+        shown = [one.shown for one in endpoint.each]
+        self._delivery = Delivery(shown, retries=retries, monotonic=monotonic)
         self._limit_name = "max_tokens"
 
-    async def respond(self, params: Mapping[str, Any]) -> Row:
+    def for_rollout(self) -> Policy:
+        """A policy for the requests of one rollout: they go to the same server as long as it is well."""
+        return self if len(self._places) == 1 else _RolloutPolicy(self)
+
+    async def respond(self, params: Mapping[str, Any], turns: Turns | None = None) -> Row:
         """Answer one request; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
+        turns = turns or Turns()
         limit_name = self._limit_name
         body = self._body(params)
         tries = _Tries()
         while True:
             try:
-                return await self._send(body, self._place, self._response)
+                return await self._deliver(body, self._places, self._response, turns, tries)
             except _WithheldError as withheld:
                 return apis.withheld(withheld.words)
             except PolicyError as error:
@@ -184,23 +202,38 @@ class HttpPolicy:
                     continue
                 await self._before_another(error, tries)
 
-    async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
+    async def score(
+        self, context: Sequence[int], continuation: Sequence[int], turns: Turns | None = None
+    ) -> LogLikelihood:
         """The likelihood of tokens after others; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
         tokens = [*context, *continuation]
         body = orjson.dumps(likelihoods.request_body(self._endpoint.model, tokens))
-        place, tries = _Place.of(self._endpoint, likelihoods.PATH), _Tries()
+        turns, tries = turns or Turns(), _Tries()
 
         def read(answer: Any) -> LogLikelihood:
             return likelihoods.read(answer, context=len(context), tokens=len(tokens))
 
         while True:
             try:
-                return await self._send(body, place, read)
+                return await self._deliver(body, self._scoring_places, read, turns, tries)
             except _WithheldError as withheld:
-                message = f"{place.shown} withheld its answer: {withheld.words}"
+                shown = self._scoring_places[turns.replica or 0].shown
+                message = f"{shown} withheld its answer: {withheld.words}"
                 raise PolicyError("agent_request_failed", message) from withheld
             except PolicyError as error:
                 await self._before_another(error, tries)
+
+    async def _deliver(
+        self,
+        body: bytes,
+        places: list[_Place],
+        read: Callable[[Any], _Read],
+        turns: Turns,
+        tries: _Tries,
+    ) -> _Read:
+        return await self._delivery.deliver(
+            places, lambda place: self._send(body, place, read), turns, dropped=tries.drops > 0
+        )
 
     async def _before_another(self, error: PolicyError, tries: _Tries) -> None:
         """Wait before the same request is sent again; raises the error where it is not."""
@@ -246,7 +279,8 @@ class HttpPolicy:
         if self._limit_name != _NEWER_LIMIT:
             self._limit_name = _NEWER_LIMIT
             self._retries.report(
-                f"{self._place.shown} does not take max_tokens: max_output_tokens is sent as {_NEWER_LIMIT}."
+                f"{self._places[0].shown} does not take max_tokens: max_output_tokens is sent as "
+                f"{_NEWER_LIMIT}."
             )
         return True
 
@@ -332,6 +366,22 @@ class HttpPolicy:
 
     def _without_key(self, content: bytes) -> str:
         return self._endpoint.without_key(content.decode(errors="replace"))
+
+
+class _RolloutPolicy:
+    """A `nemo_gym.types.Policy` for the requests of one rollout."""
+
+    def __init__(self, policy: HttpPolicy) -> None:
+        self._policy = policy
+        self._turns = Turns()
+
+    async def respond(self, params: Mapping[str, Any]) -> Row:
+        """See `nemo_gym.types.Policy`."""
+        return await self._policy.respond(params, self._turns)
+
+    async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
+        """See `nemo_gym.types.Policy`."""
+        return await self._policy.score(context, continuation, self._turns)
 
 
 def parsed_json(content: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
@@ -52,6 +53,50 @@ class ModelIdentity:
     def to_json(self) -> dict[str, str | None]:
         """As the manifest records it."""
         return {"name": self.name, "server_version": self.server_version, "fingerprint": self.fingerprint}
+
+
+async def check_servers(
+    session: aiohttp.ClientSession,
+    endpoint: Endpoint,
+    *,
+    wait: float,
+    check_name: bool,
+    pause: Callable[[float], Awaitable[bool]],
+    monotonic: Callable[[], float],
+    report: Callable[[str], None],
+) -> ModelIdentity:
+    """`check_endpoint` of each server of the model. Some may be missing, but not all of them.
+
+    Raises `EndpointError` as that does, and where two servers say that they serve different models.
+    """
+    servers = endpoint.each
+    asked = (
+        check_endpoint(
+            session, one, wait=wait, check_name=check_name, pause=pause, monotonic=monotonic, report=report
+        )
+        for one in servers
+    )
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    missing = [answer for answer in answers if isinstance(answer, EndpointError) and not answer.rejected]
+    for answer in answers:
+        if isinstance(answer, BaseException) and (answer not in missing or len(missing) == len(servers)):
+            raise answer
+    for problem in missing:
+        report(f"{str(problem).partition(': ')[2].rstrip('.')}. The run begins with the other servers.")
+    found = [
+        (one, answer)
+        for one, answer in zip(servers, answers, strict=True)
+        if isinstance(answer, ModelIdentity)
+    ]
+    (first, model), *others = found
+    for one, other in others:
+        if other != model:
+            raise EndpointError(
+                f"policy_replica_urls: {one.shown} serves another model than {first.shown}, or another "
+                f"version of the server does ({other.to_json()}, not {model.to_json()}); all servers of one "
+                "policy model must be alike."
+            )
+    return model
 
 
 async def check_endpoint(

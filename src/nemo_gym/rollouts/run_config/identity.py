@@ -70,6 +70,7 @@ NEITHER_KEYS: Final = (
     "output_jsonl_fpath",
     "policy_api_key",
     "policy_base_url",
+    "policy_replica_urls",
     "policy_service_name",
     "policy_tokenizer",  # the digest of the data set stands for it: its rows hold the tokens
     "prepare_script_args",  # the digest of the data set stands for it

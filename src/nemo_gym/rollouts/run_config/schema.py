@@ -111,6 +111,8 @@ class RunConfig(Strict):
     policy_api: Api = "chat"
     policy_base_url: str | None = None
     """Up to and including ``/v1``; the route of the API may follow and is cut off."""
+    policy_replica_urls: list[str] = Field(default_factory=list)
+    """Further servers of the very same model, as ``policy_base_url``: the least busy one gets a request."""
     policy_api_key: str = "dummy"
     """``dummy``, or ``host:VAR``: the value of the environment variable VAR when the run starts."""
     policy_system_role: SystemRole | None = None
@@ -174,6 +176,11 @@ class RunConfig(Strict):
     @classmethod
     def _is_base_address(cls, value: str | None, info: ValidationInfo) -> str | None:
         return None if value is None else base_address(value, info.data.get("policy_api", "chat"))
+
+    @field_validator("policy_replica_urls")
+    @classmethod
+    def _are_base_addresses(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        return [base_address(url, info.data.get("policy_api", "chat")) for url in value]
 
     @model_validator(mode="after")
     def _can_be_asked(self) -> RunConfig:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 
@@ -374,3 +375,82 @@ def test_a_limit_that_is_too_large_is_no_request_for_another_name():
     with MockServer(faults=[body]) as server:
         refused(server, params=ASK | {"max_output_tokens": 9999})
         assert server.requests == 1
+
+
+def ask_of_two(first, second, rollouts, *, turns=1, said=None, **limits):
+    """Ask ``turns`` questions in each of so many rollouts, one after the other, of two servers."""
+    bounds = RequestLimits(**({"timeout": 5.0, "attempts": 3} | limits))
+    endpoint = Endpoint(first, "mock", replica_urls=(second,))
+    retries = Retries((said if said is not None else []).append)
+
+    async def no_pause(_seconds):
+        return False
+
+    async def run():
+        async with open_session(endpoint, bounds) as session:
+            policy = HttpPolicy(session, endpoint, bounds, retries=retries, pause=no_pause)
+            for _ in range(rollouts):
+                one = policy.for_rollout()
+                for _ in range(turns):
+                    assert output_text(await one.respond(ASK)) == "7 + 5 = 12"
+
+    with event_loop.runner() as runner:
+        runner.run(run())
+    return retries
+
+
+def test_the_turns_of_a_rollout_stay_with_one_server_and_rollouts_share_all():
+    with MockServer(latency=0.1) as first, MockServer(latency=0.1) as second:
+        endpoint = Endpoint(first.base_url, "mock", replica_urls=(second.base_url,))
+        bounds = RequestLimits(timeout=5.0)
+
+        async def no_pause(_seconds):
+            return False
+
+        async def run():
+            async with open_session(endpoint, bounds) as session:
+                policy = HttpPolicy(session, endpoint, bounds, retries=Retries(print), pause=no_pause)
+
+                async def rollout():
+                    one = policy.for_rollout()
+                    return [await one.respond(ASK) for _ in range(2)]
+
+                await asyncio.gather(*(rollout() for _ in range(4)))
+
+        with event_loop.runner() as runner:
+            runner.run(run())
+        assert (first.requests, second.requests) == (4, 4)
+
+
+def test_a_server_that_is_gone_costs_no_try_and_is_said_once():
+    said = []
+    with socket.socket() as taken, MockServer() as second:
+        taken.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        retries = ask_of_two(gone, second.base_url, 5, turns=2, said=said, attempts=1)
+        assert second.requests == 10
+    assert retries.total == 1
+    told = [sentence for sentence in said if "servers fails" in sentence]
+    assert len(told) == 1
+    assert gone in told[0]
+    assert "go to the 1 other meanwhile" in told[0]
+
+
+def test_a_server_that_answers_for_a_broken_one_behind_it_is_left_out_too():
+    with MockServer(faults=["503*"]) as first, MockServer() as second:
+        ask_of_two(first.base_url, second.base_url, 3, attempts=1)
+        assert (first.requests, second.requests) == (1, 3)
+
+
+def test_an_error_of_the_request_itself_is_not_put_to_the_next_server():
+    with MockServer(faults=["400*"]) as first, MockServer() as second:
+        with pytest.raises(PolicyError, match="400"):
+            ask_of_two(first.base_url, second.base_url, 1)
+        assert (first.requests, second.requests) == (1, 0)
+
+
+def test_where_all_servers_fail_the_request_fails_as_with_one():
+    with MockServer(faults=["503*"]) as first, MockServer(faults=["503*"]) as second:
+        with pytest.raises(PolicyError, match="503"):
+            ask_of_two(first.base_url, second.base_url, 1, attempts=2)
+        assert (first.requests, second.requests) == (2, 1)  # the one whose pause ends first is asked again

@@ -7,11 +7,13 @@ from nemo_gym.errors import GymError
 from nemo_gym.rollouts.collect import event_loop
 from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import Endpoint, open_session
-from nemo_gym.rollouts.policy.endpoint import check_endpoint, fingerprint
+from nemo_gym.rollouts.policy.endpoint import check_servers, fingerprint
 from nemo_runs.secret_refs import SecretText
 
 
-def check(base_url, model="mock", *, key=None, wait=0.0, check_name=True, said=None, on_pause=None):
+def check(
+    base_url, model="mock", *, key=None, wait=0.0, check_name=True, said=None, on_pause=None, others=()
+):
     clock = [0.0]
 
     async def pause(seconds):
@@ -19,9 +21,10 @@ def check(base_url, model="mock", *, key=None, wait=0.0, check_name=True, said=N
         return on_pause(clock[0]) if on_pause else False
 
     async def run():
-        endpoint = Endpoint(base_url, model, api_key=SecretText(key) if key else None)
+        secret = SecretText(key) if key else None
+        endpoint = Endpoint(base_url, model, api_key=secret, replica_urls=tuple(others))
         async with open_session(endpoint, RequestLimits()) as session:
-            return await check_endpoint(
+            return await check_servers(
                 session,
                 endpoint,
                 wait=wait,
@@ -142,3 +145,26 @@ def test_a_stop_ends_the_waiting():
     assert "tried for 0 s" in problem(
         f"http://127.0.0.1:{free_port()}/v1", wait=30.0, on_pause=lambda _now: True
     )
+
+
+def test_a_server_that_is_missing_is_said_and_the_others_do():
+    said = []
+    gone = f"http://127.0.0.1:{free_port()}/v1"
+    with MockServer(version="1") as first, MockServer(version="1") as second:
+        model = check(first.base_url, others=[gone, second.base_url], said=said)
+    assert model.server_version == "1"
+    assert len(said) == 1
+    assert gone in said[0]
+    assert "begins with the other servers" in said[0]
+
+
+def test_no_server_of_several_or_a_wrong_key_is_refused_as_with_one():
+    gone = [f"http://127.0.0.1:{free_port()}/v1" for _ in range(2)]
+    assert gone[0] in problem(gone[0], others=gone[1:])
+    with MockServer() as first, MockServer(api_key="right") as second:
+        assert "policy_api_key" in problem(first.base_url, others=[second.base_url])
+
+
+def test_servers_of_two_models_are_refused():
+    with MockServer(version="1") as first, MockServer(version="2") as second:
+        assert "another model" in problem(first.base_url, others=[second.base_url])
