@@ -41,6 +41,8 @@ class ChainEvent(StrEnum):
     """A service listens and names the expected model; ``service``."""
     SERVICE_DIED = "service_died"
     """A service ended while it was needed; ``service``, ``status``."""
+    REPLICA_LOST = "replica_lost"
+    """One of several replicas of a service ended, the others go on; ``service``, ``replica``, ``left``."""
     DRIVER_STARTED = "driver_started"
     """The driver was started."""
     DRIVER_ENDED = "driver_ended"

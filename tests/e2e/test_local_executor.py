@@ -466,6 +466,69 @@ def test_vllm_is_started_with_its_arguments_and_the_port_that_was_chosen(workpla
     assert (tmp_path / "argv").read_text().splitlines() == wanted
 
 
+def replica(number, *words, **changes):
+    return service(
+        f"policy-{number}", "key", *words, service="policy", replica=number, head=number, **changes
+    )
+
+
+def test_a_replica_that_ends_is_said_and_counted_and_the_others_go_on(workplace, tmp_path):
+    seen = tmp_path / "seen"
+    shows = ["sh", "-c", f'echo "$NEMO_GYM_REPLICA $CUDA_VISIBLE_DEVICES" >>"{seen}"; exec "$@"', "sh"]
+    first, second, third = (replica(number) for number in range(3))
+    dies = [*(second.argv or []), f"die-when={tmp_path / 'now'}", "status=7"]
+    services = [
+        replica(0, argv=[*shows, *(first.argv or [])], first_gpu=0, gpus=2),
+        replica(1, argv=[*shows, *dies], first_gpu=2, gpus=2),
+        replica(2, argv=[*shows, *(third.argv or [])], first_gpu=4, gpus=2),
+    ]
+    workplace.environ["CUDA_VISIBLE_DEVICES"] = "8,9,a,b"
+    plan = workplace.plan(driver="show until-drained ask exit=0", services=services, policy="policy")
+    [job] = workplace.submit(plan)
+    until(lambda: "driver_started" in happened(job))
+    (tmp_path / "now").touch()
+    until(lambda: "replica_lost" in happened(job))
+    JobPaths(job.job_dir).link(job.job_id).drain.write_text("person ada\n")
+    ended = workplace.wait(job)
+    assert ended.exit_status == 0, workplace.said(job)
+    assert sorted(seen.read_text().splitlines()) == ["0 8,9", "1 a,b", "2 "]
+    lost = [event for event in read_journal(JobPaths(job.job_dir).events) if event["event"] == "replica_lost"]
+    assert [(event["service"], event["replica"], event["left"]) for event in lost] == [
+        ("policy", "policy-1", 2)
+    ]
+    assert "replica 'policy-1' ended with exit status 7 while the driver ran" in workplace.said(job)
+    assert "the other 2 of service 'policy' go on" in workplace.said(job)
+    url, others = result(job, "driver.json")["argv"][4], result(job, "driver.json")["argv"][-1]
+    assert others.startswith('+policy_replica_urls=["http://localhost:')
+    urls = [url.partition("=")[2].strip('"'), *json.loads(others.partition("=")[2])]
+    assert len(set(urls)) == 3
+    assert workplace.left(job) == []
+
+
+def test_replicas_that_never_start_leave_the_run_to_the_others_and_the_last_one_ends_it(workplace, tmp_path):
+    dead = replica(1, argv=["sh", "-c", "exit 3"])
+    slow = replica(2, argv=["sleep", "600"], health_timeout=1)
+    plan = workplace.plan(driver="show ask", services=[replica(0), dead, slow], policy="policy")
+    [job] = workplace.submit(plan)
+    assert workplace.wait(job).state is JobState.SUCCEEDED, workplace.said(job)
+    assert "replica 'policy-1' ended with exit status 3 before it was ready" in workplace.said(job)
+    assert "replica 'policy-2' was given up before it was ready: service 'policy-2' did not become" in (
+        workplace.said(job)
+    )
+    assert result(job, "driver.json")["argv"][-1] == '+policy_service_name="policy"'  # one is left
+    assert happened(job).count("replica_lost") == 2
+    assert workplace.left(job) == []
+
+
+def test_a_job_ends_where_its_last_replica_does(workplace):
+    gone = [replica(number, argv=["sh", "-c", f"exit {number + 3}"]) for number in range(2)]
+    [job] = workplace.submit(workplace.plan(driver="show", services=gone, policy="policy"))
+    ended = workplace.wait(job)
+    assert (ended.state, ended.exit_status) == (JobState.FAILED, 1)
+    assert "before it was ready" in ended.reason
+    assert workplace.left(job) == []
+
+
 def test_a_telemetry_collector_gets_its_token_by_inheritance_alone_and_stops_after_a_last_scrape(
     workplace, tmp_path
 ):

@@ -41,6 +41,7 @@ gym_become_run() {
   gym_driver_environment driver
   if [[ -n $GYM_POLICY ]]; then
     _policy=("+policy_base_url=\"$NEMO_GYM_POLICY_BASE_URL\"" "${GYM_POLICY_ARGS[@]}")
+    [[ -z $gym_replica_urls ]] || _policy+=("+policy_replica_urls=[$gym_replica_urls]")
   fi
   # Queued again in place: what is recorded is the beginning, not in the way.
   [[ ! -e $GYM_JOB_DIR/resubmits ]] || _policy+=(++resume_from_cache=true)
@@ -54,21 +55,38 @@ gym_become_command() {
   gym_run_step driver bash -c "set -euo pipefail"$'\n'"$GYM_COMMAND" driver
 }
 
+# Where the services are, for the driver: a line for each server that is whole, and the policy model's first one by itself.
+# Sets gym_replica_urls to the others of it.
+gym_service_environment() {
+  local _at _url
+  local -a _urls=()
+  export NEMO_GYM_SERVICES='' NEMO_GYM_SERVICE_API_KEY="$gym_key"
+  for _at in "${!GYM_SERVICE_NAMES[@]}"; do
+    [[ -n ${GYM_SERVICE_PATHS[_at]} && (-n ${gym_service_pids[_at]-} || ${#gym_service_pids[@]} == 0) ]] || continue
+    gym_host_of "$_at"
+    [[ $gym_host != "$gym_service_host" ]] || gym_host=$GYM_POLICY_HOST
+    _url="http://$gym_host:${gym_service_ports[_at]-}/v1"
+    NEMO_GYM_SERVICES+="${GYM_SERVICE_OF[_at]} $_url ${GYM_SERVICE_MODELS[_at]}"$'\n'
+    if [[ -n $GYM_POLICY && ${GYM_SERVICE_OF[_at]} == "${GYM_SERVICE_OF[GYM_POLICY]}" ]]; then
+      _urls+=("$_url")
+    fi
+  done
+  gym_replica_urls=''
+  if [[ -n $GYM_POLICY ]]; then
+    export NEMO_GYM_POLICY_BASE_URL="${_urls[0]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
+    export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}"
+    for _url in "${_urls[@]:1}"; do
+      gym_replica_urls+=${gym_replica_urls:+,}\"$_url\"
+    done
+  fi
+}
+
 gym_driver_environment() {
   gym_child "$1"
   export NEMO_GYM_DRAIN_FILE="$gym_link/drain" NEMO_GYM_CHAIN="$GYM_JOB/$GYM_BENCHMARK"
   export NEMO_GYM_JOB_ID="$gym_job_id" NEMO_GYM_RESTART="$gym_restart" NEMO_GYM_BENCH_DIR="$GYM_JOB_DIR"
   export NEMO_GYM_LINK="$gym_link" NEMO_GYM_COLLECTED=lines
-  if [[ -n $GYM_POLICY ]]; then
-    export NEMO_GYM_POLICY_BASE_URL="http://$GYM_POLICY_HOST:${gym_service_ports[GYM_POLICY]-}/v1"
-    export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
-  fi
-  local _at
-  export NEMO_GYM_SERVICES='' NEMO_GYM_SERVICE_API_KEY="$gym_key"
-  for _at in "${!GYM_SERVICE_NAMES[@]}"; do
-    NEMO_GYM_SERVICES+="${GYM_SERVICE_NAMES[_at]} http://$GYM_POLICY_HOST:${gym_service_ports[_at]-}/v1 "
-    NEMO_GYM_SERVICES+="${GYM_SERVICE_MODELS[_at]}"$'\n'
-  done
+  gym_service_environment
   if [[ -n $gym_otel_pid ]]; then
     export NEMO_GYM_OTEL_ENABLED=1 NEMO_GYM_OTEL_RUN_ID="$GYM_JOB" OTEL_EXPORTER_OTLP_PROTOCOL=grpc
     export OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:$gym_otel_port"
@@ -119,7 +137,7 @@ gym_watch() {
 # gym_notice_death KIND PID: a service that ended while nobody asked for a stop ends the job; the driver is signalled first.
 gym_notice_death() {
   gym_find_dead
-  [[ -n $gym_dead ]] || return 0
+  [[ -n $gym_dead$gym_fallen ]] || return 0
   # A scheduler that stops a job signals all its steps at once: the sign of it may be a moment behind.
   local moment
   for moment in 1 2 3 4 5; do
@@ -130,6 +148,10 @@ gym_notice_death() {
     fi
   done
   : "$moment"
+  if [[ -z $gym_dead ]]; then
+    gym_lose_replica "$gym_fallen" "while the driver ran"
+    return 0
+  fi
   gym_tell_death "while the driver ran"
   gym_try_put "$gym_link/drain" "service_died"
   [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null

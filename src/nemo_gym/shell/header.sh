@@ -16,6 +16,7 @@ gym_outcome=failed      # one word for the end marker
 gym_reason=''           # one sentence for a person
 gym_setup_status=0      # how the cluster's own lines ended
 gym_dead=''             # number of the service that died
+gym_fallen=''           # number of one that ended while other replicas of its service go on
 gym_tick_fd=''
 gym_event_torn=''
 gym_exported=()         # variables that a step was given: an image's own values must give way to them
@@ -98,7 +99,7 @@ gym_event() {
   gym_quote "$gym_job_id"
   line="{\"at\":\"$at\",\"event\":\"$name\",\"job_id\":$gym_quoted,\"restart\":$gym_restart"
   while (($#)); do
-    if [[ $1 == status || $1 == port || $1 == pid ]]; then
+    if [[ $1 == status || $1 == port || $1 == pid || $1 == left ]]; then
       gym_quoted=$2
     else
       gym_quote "$2"

@@ -1,10 +1,37 @@
 # shellcheck shell=bash
 # Services beside the driver: ports, start, health, death, stop; and the telemetry collector, which is one too.
 
-gym_service_pids=()     # by the service's number
-gym_service_ports=()    # the same
+gym_service_pids=()     # by the number of the process; without those of replicas that were lost
+gym_service_ports=()    # the same, with those of the collector after them
+gym_rpc_ports=()        # for the first process of a server of several nodes: where the others meet it
+gym_hosts=()            # names of the allocation's nodes, where services are on others than the first
+gym_at=''               # the node on which the next step runs; empty: this one
+gym_replicas_lost=0
 gym_step_pids=()        # everything else that was started
 gym_otel_pid=''
+
+# A service may be several processes: replicas, and the nodes of each. GYM_SERVICE_OF names the service of each process,
+# GYM_SERVICE_PLACES its node, GYM_SERVICE_HEADS the number of the process that answers for its server. Where each is one
+# process beside the driver, the script does not say it.
+gym_assume_one_process() {
+  local index
+  GYM_SERVICE_OF=("${GYM_SERVICE_NAMES[@]}")
+  GYM_SERVICE_PLACES=() GYM_SERVICE_HEADS=() GYM_SERVICE_REPLICAS=() GYM_SERVICE_FIRST_GPUS=() GYM_SERVICE_GPUS=()
+  for index in "${!GYM_SERVICE_NAMES[@]}"; do
+    GYM_SERVICE_PLACES+=(0)
+    GYM_SERVICE_HEADS+=("$index")
+    GYM_SERVICE_REPLICAS+=('')
+    GYM_SERVICE_FIRST_GPUS+=('')
+    GYM_SERVICE_GPUS+=(0)
+  done
+}
+declare -p GYM_SERVICE_OF >/dev/null 2>&1 || gym_assume_one_process
+
+# gym_host_of NUMBER: sets gym_host to where a process listens, as the driver sees it.
+gym_host_of() {
+  gym_host=$gym_service_host
+  ((GYM_SERVICE_PLACES[$1] == 0)) || gym_host=${gym_hosts[GYM_SERVICE_PLACES[$1]]-}
+}
 
 # gym_make_key: sets gym_key, a random key for the services of this run: in their environment and the driver's, and nowhere else.
 gym_make_key() {
@@ -19,25 +46,57 @@ gym_service_log() {
   gym_log="$GYM_JOB_DIR/logs/$1-$gym_job_id.log"
 }
 
-# Ports of all services and of the collector, chosen together so that they differ; fixed ones must be free.
+# Ports of all services and of the collector; those of one node are chosen together so that they differ, and fixed ones must
+# be free.
 gym_choose_ports() {
-  local -a asked=()
-  local index answer
+  local index node
+  local -A nodes=([0]=yes)
   for index in "${!GYM_SERVICE_NAMES[@]}"; do
-    asked+=("${GYM_SERVICE_NAMES[index]}=${GYM_SERVICE_PORTS[index]}")
+    nodes[${GYM_SERVICE_PLACES[index]}]=yes
   done
-  if [[ -n $GYM_OTEL_BINARY ]]; then
-    asked+=(otel_grpc=0 otel_http=0 otel_health=0)
+  if ((${#nodes[@]} > 1)); then
+    gym_find_hosts || return
   fi
-  ((${#asked[@]})) || return 0
-  if ! answer=$(gym_own_environment && gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
-    gym_fail "no port for a service of this job; the reason is above"
-    return 1
-  fi
-  mapfile -t gym_service_ports <<<"$answer"
+  for node in "${!nodes[@]}"; do
+    gym_choose_ports_on "$node" || return
+  done
   for index in "${!GYM_SERVICE_NAMES[@]}"; do
     export "NEMO_GYM_SERVICE_${index}_PORT=${gym_service_ports[index]}"
   done
+}
+
+# gym_choose_ports_on NODE: its number in the allocation.
+gym_choose_ports_on() {
+  local -a asked=() takers=() found=()
+  local index answer first=${#GYM_SERVICE_NAMES[@]}
+  for index in "${!GYM_SERVICE_NAMES[@]}"; do
+    ((GYM_SERVICE_PLACES[index] == $1)) || continue
+    asked+=("${GYM_SERVICE_NAMES[index]}=${GYM_SERVICE_PORTS[index]}")
+    takers+=("gym_service_ports[$index]")
+    local -n argv="GYM_SERVICE_${index}_ARGV"
+    if [[ "${argv[*]-}" == *'{rpc_port}'* ]] && ((GYM_SERVICE_HEADS[index] == index)); then
+      asked+=(":rpc-$index=0")
+      takers+=("gym_rpc_ports[$index]")
+    fi
+  done
+  if [[ -n $GYM_OTEL_BINARY && $1 == 0 ]]; then
+    asked+=(otel_grpc=0 otel_http=0 otel_health=0)
+    takers+=("gym_service_ports[$first]" "gym_service_ports[$first + 1]" "gym_service_ports[$first + 2]")
+  fi
+  ((${#asked[@]})) || return 0
+  if ! answer=$(gym_own_environment && gym_go_to "$1" && gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
+    gym_fail "no port for a service of this job; the reason is above"
+    return 1
+  fi
+  mapfile -t found <<<"$answer"
+  for index in "${!takers[@]}"; do
+    printf -v "${takers[index]}" %s "${found[index]}"
+  done
+}
+
+# gym_go_to NODE: has the next step run there. Called in a subshell that becomes the step.
+gym_go_to() {
+  (($1 == 0)) || gym_at=${gym_hosts[$1]}
 }
 
 gym_start_services() {
@@ -61,23 +120,82 @@ gym_launch() {
 
 gym_become_service() {
   local _name=${GYM_SERVICE_NAMES[$1]} _port=${gym_service_ports[$1]} _mark='{port}' _text
+  local -a _share=()
   local -n _argv="GYM_SERVICE_$1_ARGV" _shell="GYM_SERVICE_$1_SHELL"
   local -n _pre="GYM_SERVICE_$1_PRE" _environment="GYM_SERVICE_$1_ENV"
+  gym_go_to "${GYM_SERVICE_PLACES[$1]}"
   # `gym serve` is a program of ours too
   [[ ${_argv[0]-} != gym && ${_argv[0]-} != "$GYM_PROGRAM" ]] || gym_own_environment
   gym_child "$_name"
   export NEMO_GYM_SERVICE_API_KEY="$gym_key" VLLM_API_KEY="$gym_key" NEMO_GYM_SERVICE_PORT="$_port"
   gym_exported=(NEMO_GYM_SERVICE_API_KEY VLLM_API_KEY NEMO_GYM_SERVICE_PORT)
-  gym_export "services.$_name" "${_environment[@]}" || exit 1
+  gym_export "services.${GYM_SERVICE_OF[$1]}" "${_environment[@]}" || exit 1
+  if [[ -n ${GYM_SERVICE_REPLICAS[$1]} ]]; then
+    export NEMO_GYM_REPLICA="${GYM_SERVICE_REPLICAS[$1]}"
+    gym_exported+=(NEMO_GYM_REPLICA)
+  fi
+  if [[ -n ${GYM_SERVICE_FIRST_GPUS[$1]} ]]; then
+    _share=(sh -c "$gym_share_gpus" sh "${GYM_SERVICE_FIRST_GPUS[$1]}" "${GYM_SERVICE_GPUS[$1]}")
+  fi
   if [[ -n $_shell ]]; then
     _text=${_pre:+$_pre$'\n'}${_shell//$_mark/$_port}
     gym_run_step "$_name" bash -c "$_text" "$_name"
-  elif [[ -n $_pre ]]; then
-    gym_run_step "$_name" bash -c "$_pre"$'\n''exec -- "$@"' "$_name" "${_argv[@]//$_mark/$_port}"
+  fi
+  gym_fill_in "$1" "${_argv[@]}" || exit 1
+  if [[ -n $_pre ]]; then
+    gym_run_step "$_name" "${_share[@]}" bash -c "$_pre"$'\n''exec -- "$@"' "$_name" "${gym_words_filled[@]}"
   else
-    gym_run_step "$_name" "${_argv[@]//$_mark/$_port}"
+    gym_run_step "$_name" "${_share[@]}" "${gym_words_filled[@]}"
   fi
 }
+
+# gym_fill_in NUMBER WORD…: sets gym_words_filled to the words with what is only known now: {port}, the port of this process,
+# and {head} and {rpc_port}, where the processes of a server of several nodes meet.
+gym_fill_in() {
+  local index=$1 head=${GYM_SERVICE_HEADS[$1]} address=''
+  shift
+  if [[ "$*" == *'{head}'* ]]; then
+    gym_find_address "${GYM_SERVICE_PLACES[head]}" || return
+    address=$gym_address
+  fi
+  gym_words_filled=("${@//'{port}'/${gym_service_ports[index]}}")
+  gym_words_filled=("${gym_words_filled[@]//'{head}'/$address}")
+  gym_words_filled=("${gym_words_filled[@]//'{rpc_port}'/${gym_rpc_ports[head]-}}")
+}
+
+# gym_find_address NODE: sets gym_address to the address of a node of the allocation, in numbers: where some of them listen, no
+# name will do.
+gym_find_address() {
+  local address
+  gym_address=''
+  while read -r address _; do
+    [[ $address == 127.* || -n $gym_address ]] || gym_address=$address
+  done < <(getent ahostsv4 "${gym_hosts[$1]}")
+  [[ -n $gym_address ]] || gym_say "node ${gym_hosts[$1]} has no address but loopback, as far as this node knows"
+  [[ -n $gym_address ]]
+}
+
+# Becomes a command that sees only some of the GPUs that the job has on its node: FIRST COUNT COMMAND…
+# shellcheck disable=SC2016  # for a shell on that node, perhaps in a container
+gym_share_gpus='
+share="" at=0 last=$(($1 + $2)) ifs=$IFS
+IFS=,
+if [ -n "${CUDA_VISIBLE_DEVICES-}" ]; then
+  for gpu in $CUDA_VISIBLE_DEVICES; do
+    [ "$at" -lt "$1" ] || [ "$at" -ge "$last" ] || share=${share:+$share,}$gpu
+    at=$((at + 1))
+  done
+else
+  at=$1
+  while [ "$at" -lt "$last" ]; do
+    share=${share:+$share,}$at
+    at=$((at + 1))
+  done
+fi
+IFS=$ifs
+export CUDA_VISIBLE_DEVICES="$share"
+shift 2
+exec "$@"'
 
 # Waits until every service is healthy; the first one that dies or cannot become healthy ends the wait.
 gym_await_services() {
@@ -86,6 +204,7 @@ gym_await_services() {
   gym_look_at_clock
   soon=$((gym_clock + 10))
   for index in "${!GYM_SERVICE_NAMES[@]}"; do
+    [[ -n ${GYM_SERVICE_PATHS[index]} ]] || continue
     gym_start_health "$index"
     waits[index]=$!
     gym_step_pids+=("$!")
@@ -97,7 +216,13 @@ gym_await_services() {
       gym_tell_death "before it was ready"
       break
     fi
+    [[ -z $gym_fallen ]] || gym_lose_replica "$gym_fallen" "before it was ready"
     for index in "${!waits[@]}"; do
+      if [[ -z ${gym_service_pids[index]-} ]]; then
+        gym_end_step "${waits[index]}"
+        unset "waits[$index]"
+        continue
+      fi
       gym_alive "${waits[index]}" && continue
       gym_settle_health "$index" "${waits[index]}" || break 2
       unset "waits[$index]"
@@ -121,13 +246,14 @@ gym_await_services() {
 gym_start_health() {
   local index=$1 name=${GYM_SERVICE_NAMES[$1]}
   gym_service_log "$name"
+  gym_host_of "$index"
   set -m
   (
     gym_own_environment
     gym_child "health-$name"
     export NEMO_GYM_SERVICE_API_KEY="$gym_key"
     gym_run_step :step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
-      --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$gym_service_host" --port "${gym_service_ports[index]}" \
+      --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$gym_host" --port "${gym_service_ports[index]}" \
       --health-port "${GYM_SERVICE_HEALTH_PORTS[index]}" --path "${GYM_SERVICE_PATHS[index]}" \
       --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$gym_log"
   ) </dev/null 2>"$gym_link/health-$name" &
@@ -147,6 +273,9 @@ gym_settle_health() {
   gym_find_dead
   if [[ -n $gym_dead ]]; then
     gym_tell_death "before it was ready"
+  elif [[ -z $gym_asked ]] && gym_has_others "$1"; then
+    gym_lose_replica "$1" "before it was ready"
+    return 0
   else
     gym_own_words "$gym_link/health-$name"
     gym_service_log "$name"
@@ -156,14 +285,62 @@ gym_settle_health() {
   return 1
 }
 
-# Sets gym_dead to the number of a service that has ended.
+# Sets gym_dead to the number of a process that has ended and leaves its service without a server; gym_fallen to one whose
+# service has other replicas.
 gym_find_dead() {
   local index
+  gym_fallen=''
   for index in "${!gym_service_pids[@]}"; do
-    if ! gym_alive "${gym_service_pids[index]}"; then
+    gym_alive "${gym_service_pids[index]}" && continue
+    if gym_has_others "$index"; then
+      gym_fallen=$index
+    else
       gym_dead=$index
       return
     fi
+  done
+}
+
+# gym_has_others NUMBER: whether another replica of its service is whole; sets gym_others to how many.
+gym_has_others() {
+  local index head=${GYM_SERVICE_HEADS[$1]}
+  local -A whole=()
+  gym_others=0
+  for index in "${!GYM_SERVICE_NAMES[@]}"; do
+    [[ ${GYM_SERVICE_OF[index]} == "${GYM_SERVICE_OF[$1]}" ]] || continue
+    : "${whole[${GYM_SERVICE_HEADS[index]}]:=yes}"
+    if [[ -z ${gym_service_pids[index]-} ]] || ! gym_alive "${gym_service_pids[index]}"; then
+      whole[${GYM_SERVICE_HEADS[index]}]=no
+    fi
+  done
+  for index in "${!whole[@]}"; do
+    [[ $index == "$head" || ${whole[$index]} == no ]] || ((++gym_others))
+  done
+  ((gym_others))
+}
+
+# gym_lose_replica NUMBER WHEN: ends what is left of the replica to which a process belonged, and says that the others go on.
+gym_lose_replica() {
+  local index head=${GYM_SERVICE_HEADS[$1]} name=${GYM_SERVICE_NAMES[$1]} pid=${gym_service_pids[$1]} what
+  gym_has_others "$1"
+  if gym_alive "$pid"; then
+    gym_own_words "$gym_link/health-$name"
+    what="was given up"
+  else
+    wait "$pid" 2>/dev/null
+    what="ended with exit status $?"
+    gym_service_log "$name"
+    gym_own_words "$gym_log"
+  fi
+  gym_service_log "$name"
+  ((++gym_replicas_lost))
+  gym_try_put "$gym_link/replicas_lost" "$gym_replicas_lost"
+  gym_event replica_lost service "${GYM_SERVICE_OF[$1]}" replica "$name" left "$gym_others"
+  gym_say "replica '$name' $what $2${gym_words:+: $gym_words}; the other $gym_others of service '${GYM_SERVICE_OF[$1]}' go on; its last lines are at the end of $gym_log"
+  for index in "${!gym_service_pids[@]}"; do
+    ((GYM_SERVICE_HEADS[index] == head)) || continue
+    gym_end_step "${gym_service_pids[index]}"
+    unset "gym_service_pids[$index]"
   done
 }
 

@@ -45,11 +45,15 @@ gym_run_step() {
   local _name=$1 _mark=''
   shift
   gym_find_container "$_name"
-  if [[ -z $gym_image ]]; then
-    exec -- "$@"
+  if [[ -n $gym_image && $GYM_RUNTIME == apptainer ]]; then
+    gym_put_into_apptainer "$@"
+    set -- "${gym_contained[@]}"
+    gym_image=''
   fi
-  if [[ $GYM_RUNTIME == apptainer ]]; then
-    gym_become_apptainer "$@"
+  if [[ -z $gym_image && -n $gym_at ]]; then
+    exec srun --overlap --nodes=1 --ntasks=1 "--nodelist=$gym_at" --cpu-bind=none --export=ALL -- "$@"
+  elif [[ -z $gym_image ]]; then
+    exec -- "$@"
   fi
   if [[ $_name == driver || $_name == prepare ]]; then
     _mark="$gym_link/began-$_name"
@@ -81,14 +85,24 @@ gym_find_container() {
   esac
 }
 
-# gym_become_apptainer COMMAND…: in gym_image, with gym_mounts.
-gym_become_apptainer() {
+# gym_find_hosts: sets gym_hosts to the names of the allocation's nodes; this one is the first.
+gym_find_hosts() {
+  local answer
+  if ! answer=$(gym_slurm_aloud scontrol show hostnames "$SLURM_JOB_NODELIST"); then
+    gym_fail "the names of this job's nodes could not be had: $answer"
+    return 1
+  fi
+  mapfile -t gym_hosts <<<"$answer"
+}
+
+# gym_put_into_apptainer COMMAND…: sets gym_contained to the command in gym_image, with gym_mounts.
+gym_put_into_apptainer() {
   local _mount
   local -a _binds=()
   for _mount in "${gym_mounts[@]}"; do
     _binds+=(--bind "$_mount")
   done
-  exec apptainer exec --nv "${_binds[@]}" "$gym_image" "$@"
+  gym_contained=(apptainer exec --nv "${_binds[@]}" "$gym_image" "$@")
 }
 
 # gym_become_srun MARK COMMAND…: a step of Slurm with the options of Pyxis, in gym_image, with gym_mounts. It may use all CPUs of the job, and what its image sets in the environment
@@ -97,7 +111,7 @@ gym_become_apptainer() {
 gym_become_srun() {
   # shellcheck disable=SC2016  # for the shell in the container
   local IFS=, _begin='trap "" USR1; [ -z "$1" ] || : >"$1"; shift; exec "$@"'
-  local -a _options=(--overlap --nodes=1 --ntasks=1 "--nodelist=$SLURMD_NODENAME" --cpu-bind=none --export=ALL)
+  local -a _options=(--overlap --nodes=1 --ntasks=1 "--nodelist=${gym_at:-$SLURMD_NODENAME}" --cpu-bind=none --export=ALL)
   _options+=(--no-container-mount-home "--container-image=$gym_image")
   if ((${#gym_mounts[@]})); then
     _options+=("--container-mounts=${gym_mounts[*]}")

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Protocol
 
 from nemo_gym.errors import ConfigError, UnsupportedError
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration.config import gym_install, slurm_rules
+from nemo_gym.orchestration.config import gym_install, placement, slurm_rules
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
     CommandService,
     LocalCompute,
+    ModelService,
     SubmitConfig,
-    VllmService,
 )
 from nemo_runs.counts import counted, noun
 from nemo_runs.secret_refs import looks_secret, parse_reference
@@ -29,10 +29,13 @@ _OURS = {
     "policy_service_name": "driver.policy_model names the service",
 }
 _SET_BY_SUBMIT = {
-    "--host": "services listen on loopback",
+    "--host": "it depends on the node",
     "--port": "use the field port",
     "--api-key": "a random key is made in the job; an argument can be read by everybody",
     "--served-model-name": "use the field served_model_name",
+    "--nnodes": "use the field nodes",
+    "--data-parallel-size": "use the field number_of_instances",
+    "--dp-size": "use the field number_of_instances",
 }
 _RESERVED_LOGS = ("driver", "prepare", "install", "otel_collector")
 _RUN = RunPaths(Path())
@@ -86,7 +89,7 @@ def warnings(config: SubmitConfig) -> list[str]:
     """What is allowed but most likely not meant."""
     found = list(_typed_secrets(config))
     gpus, needed = config.machine.gpus, _gpus_of_one_job(config)
-    if gpus is not None and 0 < needed * _at_once(config) < gpus:
+    if gpus is not None and not placement.uses_other_nodes(config) and 0 < needed * _at_once(config) < gpus:
         idle = gpus - needed * _at_once(config)
         found.append(
             f"{_gpus_path(config)}: {idle} of {counted(gpus, 'GPU')} {noun(idle, 'stays', 'stay')} idle."
@@ -148,14 +151,15 @@ def _placement(config: SubmitConfig) -> Iterator[str]:
 
 def _service_names(config: SubmitConfig) -> Iterator[str]:
     seen: dict[str, str] = {}
-    for name in config.services:
-        if name in _RESERVED_LOGS:
-            yield f"services.{name}: the name is taken by a log of the job itself; choose another"
-        variable = re.sub(r"[^A-Z0-9]", "_", name.upper())
-        if variable in seen:
-            other = seen[variable]
-            yield f"services.{name}: too like services.{other}, both become {variable}; choose another"
-        seen[variable] = name
+    for name, service in config.services.items():
+        for process in placement.process_names(name, service):
+            if process in _RESERVED_LOGS:
+                yield f"services.{name}: the name is taken by a log of the job itself; choose another"
+            variable = re.sub(r"[^A-Z0-9]", "_", process.upper())
+            if variable in seen:
+                other = seen[variable]
+                yield f"services.{name}: too like services.{other}, both become {variable}; choose another"
+            seen[variable] = name
 
 
 def _services(config: SubmitConfig) -> Iterator[str]:
@@ -165,7 +169,7 @@ def _services(config: SubmitConfig) -> Iterator[str]:
                 f"services.{name}.command: it cannot learn the port chosen when the job runs; "
                 f"write {{port}} in it, or set services.{name}.port"
             )
-        if isinstance(service, VllmService):
+        if isinstance(service, ModelService):
             yield from _extra_args(name, service.extra_args)
 
 
@@ -201,12 +205,13 @@ def _ports(config: SubmitConfig) -> Iterator[str]:
 def _gpus(config: SubmitConfig) -> Iterator[str]:
     available = config.machine.gpus
     needed = _gpus_of_one_job(config) * _at_once(config)
-    if available is None or needed <= available:
+    if available is None or needed <= available or placement.uses_other_nodes(config):
         return
     parts = [
         f"{name} {s.tensor_parallel_size} x {s.pipeline_parallel_size} x {s.number_of_instances}"
+        + (f" x {s.replicas} replicas" if s.replicas > 1 else "")
         for name, s in config.services.items()
-        if isinstance(s, VllmService)
+        if isinstance(s, ModelService)
     ]
     times = f", by {_at_once(config)} jobs at once" if _at_once(config) > 1 else ""
     yield (
@@ -224,7 +229,7 @@ def _gpus_path(config: SubmitConfig) -> str:
 
 
 def _gpus_of_one_job(config: SubmitConfig) -> int:
-    return sum(service.gpus for service in config.services.values() if isinstance(service, VllmService))
+    return sum(service.gpus for service in config.services.values() if isinstance(service, ModelService))
 
 
 def _at_once(config: SubmitConfig) -> int:
@@ -308,6 +313,7 @@ _RULES: tuple[Rule, ...] = (
     _benchmarks,
     _gpus,
     _otel,
+    placement.problems,
     gym_install.problems,
     slurm_rules.problems,
 )

@@ -8,7 +8,7 @@ as written (``host:VAR``), so a dump never holds a secret that was referred to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
@@ -27,7 +27,7 @@ class HealthCheck(ConfigSection):
     """When a service counts as ready; its own process must listen and name the right model all the same."""
 
     path: str | None = Field(default=None, pattern=r"^/")
-    """``/health`` for vllm, ``/v1/models`` for a command, unless given."""
+    """``/health`` for vllm and sglang, ``/v1/models`` for a command, unless given."""
     port: Port | None = None
     """The service's own port unless given."""
     timeout_seconds: Count = 600
@@ -48,25 +48,55 @@ class BaseService(ConfigSection):
     mounts: Mounts = []
     pre_command: str = ""
     """Shell statements run in the same shell before the service."""
+    replicas: Count = 1
+    """How many servers of the same model: each has a port of its own, and the least busy one is asked."""
 
 
-class VllmService(BaseService):
-    """One ``vllm serve`` on one machine."""
+class ModelService(BaseService):
+    """Servers of a model whose command lines are made here."""
 
-    type: Literal["vllm"]
+    spreads_instances: ClassVar[bool]
+    """Whether the instances of one server may be on several nodes."""
     model: Text
     served_model_name: str | None = Field(default=None, min_length=1)
     tensor_parallel_size: Count = 1
     pipeline_parallel_size: Count = 1
     number_of_instances: Count = 1
+    """Of the model within one server (data parallel)."""
+    nodes: Count = 1
+    """How many nodes of the allocation one server spans."""
     trust_remote_code: bool = False
     extra_args: str = ""
     """Appended to the command, split as a shell would split it."""
 
     @property
-    def gpus(self) -> int:
-        """How many GPUs it fills: tensor parallel x pipeline parallel x instances."""
+    def gpus_of_server(self) -> int:
+        """How many GPUs one server fills: tensor parallel x pipeline parallel x instances."""
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.number_of_instances
+
+    @property
+    def gpus_of_node(self) -> int:
+        """How many of them are on each of its nodes."""
+        return -(-self.gpus_of_server // self.nodes)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs all replicas fill."""
+        return self.gpus_of_server * self.replicas
+
+
+class VllmService(ModelService):
+    """``vllm serve``, once for each replica and node."""
+
+    type: Literal["vllm"]
+    spreads_instances = True
+
+
+class SglangService(ModelService):
+    """``python3 -m sglang.launch_server``, once for each replica and node."""
+
+    type: Literal["sglang"]
+    spreads_instances = False
 
 
 class CommandService(BaseService):
@@ -82,15 +112,17 @@ class CommandService(BaseService):
 def _service_type(value: Any) -> str | None:
     """The tag of a service: no key of any service, so that a message's path cannot take one for the other."""
     found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
-    return f"<{found}>" if found in ("vllm", "command") else None
+    return f"<{found}>" if found in ("vllm", "sglang", "command") else None
 
 
 ServiceConfig = Annotated[
-    Annotated[VllmService, Tag("<vllm>")] | Annotated[CommandService, Tag("<command>")],
+    Annotated[VllmService, Tag("<vllm>")]
+    | Annotated[SglangService, Tag("<sglang>")]
+    | Annotated[CommandService, Tag("<command>")],
     Discriminator(
         _service_type,
         custom_error_type="service_type",
-        custom_error_message="type must be vllm or command",
+        custom_error_message="type must be vllm, sglang or command",
     ),
 ]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.config import placement
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 
@@ -28,7 +29,7 @@ def warnings(config: SubmitConfig) -> Iterator[str]:
     if not isinstance(compute, SlurmCompute):
         return
     where = f"compute.{config.cluster}"
-    if compute.nodes > 1:
+    if compute.nodes > 1 and not placement.uses_other_nodes(config):
         yield (
             f"{where}.node_pools: services and driver run on the first of the {compute.nodes} nodes; "
             "the others stay idle unless a command uses them."
@@ -41,7 +42,6 @@ def _pools(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
     where = f"compute.{config.cluster}.node_pools"
     if len({pool.gpus_per_node for pool in compute.node_pools.values()}) > 1:
         yield f"{where}: all pools are one allocation, so gpus_per_node must be the same in each"
-    first = next(iter(compute.node_pools), None)
     for name, service in config.services.items():
         path, pool = f"services.{name}.node_pool", service.node_pool
         if pool is None:
@@ -49,8 +49,6 @@ def _pools(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
         if pool not in compute.node_pools:
             there = ", ".join(compute.node_pools) or "none"
             yield f"{path}: '{pool}' is not a pool of compute.{config.cluster}; there is {there}"
-        elif pool != first:
-            yield f"{path}: services run beside the driver, on the first node, which is in pool {first}"
 
 
 def _containers(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:

@@ -16,9 +16,9 @@ from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
     CommandService,
     LocalCompute,
+    ServiceConfig,
     SlurmCompute,
     SubmitConfig,
-    VllmService,
 )
 from nemo_gym.rollouts.data.prepare import check_script
 from nemo_gym.rollouts.run_config.schema import LoadedConfig, RunConfig, load_run_config, require_policy
@@ -116,7 +116,7 @@ class _Reader:
         )
 
 
-def served_name(service: VllmService | CommandService) -> str:
+def served_name(service: ServiceConfig) -> str:
     """The name under which a service's model is asked."""
     if isinstance(service, CommandService):
         return service.model_name

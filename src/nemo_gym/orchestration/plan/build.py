@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,12 @@ from nemo_gym.job_paths import RunPaths, gym_copies
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
-    CommandService,
     OtelConfig,
     SlurmCompute,
     SubmitConfig,
-    VllmService,
 )
-from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of
+from nemo_gym.orchestration.plan.servers import service_plans
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
     InstallPlan,
@@ -32,8 +30,6 @@ from nemo_gym.orchestration.plan.values import (
 )
 from nemo_runs.durations import parse_duration
 from nemo_runs.secret_refs import Reference, SecretText, parse_reference, resolve_host
-
-_MODEL_PATHS = {"vllm": "/health", "command": "/v1/models"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,7 @@ def plan_submission(
 ) -> Submission:
     """Plan every job. Raises `SecretReferenceError` when a ``host:`` variable is not set."""
     run_dir = Path(config.job.output_path) / gym_job_id
-    services = [_service(name, service) for name, service in config.services.items()]
+    services = service_plans(config)
     jobs = [
         _job(config, benchmark, runs[benchmark], services, run_dir, around)
         for benchmark in config.driver.benchmarks
@@ -176,43 +172,6 @@ def _budget(job: BenchmarkJob, benchmark: str) -> Budget | None:
     )
 
 
-def _service(name: str, service: VllmService | CommandService) -> ServicePlan:
-    health = service.health_check
-    return ServicePlan(
-        name=name,
-        kind=service.type,
-        argv=vllm_arguments(service) if isinstance(service, VllmService) else None,
-        shell=service.command if isinstance(service, CommandService) else None,
-        port=service.port,
-        model_name=served_name(service),
-        health_path=(health.path if health else None) or _MODEL_PATHS[service.type],
-        health_port=health.port if health else None,
-        health_timeout=health.timeout_seconds if health else 600,
-        gpus=service.gpus if isinstance(service, VllmService) else 0,
-        env=_references(service.env),
-        pre_command=service.pre_command,
-        container=_container(service.container, service.mounts),
-    )
-
-
-def vllm_arguments(service: VllmService) -> list[str]:
-    """The command of one ``vllm serve``, on loopback; ``{port}`` is filled in when the job runs."""
-    arguments = ["vllm", "serve", service.model, "--host", "127.0.0.1", "--port", "{port}"]
-    if service.served_model_name is not None:
-        arguments += ["--served-model-name", service.served_model_name]
-    sizes = {
-        "--tensor-parallel-size": service.tensor_parallel_size,
-        "--pipeline-parallel-size": service.pipeline_parallel_size,
-        "--data-parallel-size": service.number_of_instances,
-    }
-    for option, size in sizes.items():
-        if size > 1 or option == "--tensor-parallel-size":
-            arguments += [option, str(size)]
-    if service.trust_remote_code:
-        arguments.append("--trust-remote-code")
-    return arguments + shlex.split(service.extra_args)
-
-
 def _references(env: Mapping[str, str]) -> dict[str, Reference]:
     return {key: parse_reference(value, where=key) for key, value in env.items()}
 
@@ -262,7 +221,7 @@ def _collector(
     services: list[ServicePlan],
     user: str,
 ) -> dict[str, Any]:
-    policy = next((s.model_name for s in services if s.name == config.driver.policy_model), "")
+    policy = next((s.model_name for s in services if s.service == config.driver.policy_model), "")
     marks = {
         "user": user,
         "run_id": gym_job_id,
@@ -275,7 +234,7 @@ def _collector(
         token_env=otel.token_env,
         service_name=otel.service_name or "",
         component=otel.component,
-        services=[service.name for service in services],
+        services=[service.name if service.health_path else "" for service in services],
         attributes=marks,
         gpu_metrics_port=otel.gpu_metrics_port,
         node_metrics_port=otel.node_metrics_port,

@@ -120,6 +120,24 @@ def _job_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
     yield _array("GYM_SERVICE_MODELS", [service.model_name for service in services])
     yield _array("GYM_SERVICE_PATHS", [service.health_path for service in services])
     yield _array("GYM_SERVICE_TIMEOUTS", [str(service.health_timeout) for service in services])
+    yield from _spread_lines(services)
+
+
+def _spread_lines(services: Sequence[ServicePlan]) -> Iterator[str]:
+    """What is only said where a service is more than one server on the first node."""
+    if all(_of(service) == service.name and service.node == 0 for service in services):
+        return
+    yield _array("GYM_SERVICE_OF", [_of(service) for service in services])
+    yield _array("GYM_SERVICE_PLACES", [str(service.node) for service in services])
+    heads = (index if service.head is None else service.head for index, service in enumerate(services))
+    yield _array("GYM_SERVICE_HEADS", [str(head) for head in heads])
+    yield _array("GYM_SERVICE_REPLICAS", [_limit(service.replica) for service in services])
+    yield _array("GYM_SERVICE_FIRST_GPUS", [_limit(service.first_gpu) for service in services])
+    yield _array("GYM_SERVICE_GPUS", [str(service.gpus) for service in services])
+
+
+def _of(service: ServicePlan) -> str:
+    return service.service or service.name
 
 
 def _seal_lines(plan: JobPlan, folder: Path, files: Mapping[str, bytes]) -> Iterator[str]:
@@ -182,7 +200,7 @@ def _both_sides(mount: str) -> str:
 
 
 def _driver_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
-    names = [service.name for service in plan.services]
+    names = [_of(service) for service in plan.services]
     policy = names.index(plan.policy) if plan.policy is not None else None
     # the key of our own service is not among the secrets: the job makes it
     variables = [name for name in host_variables([plan.run, plan.prepare]) if name in plan.secrets]

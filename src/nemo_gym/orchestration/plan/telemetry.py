@@ -37,10 +37,11 @@ def collector_config(
 ) -> dict[str, Any]:
     """The collector's whole configuration.
 
-    ``services`` are the services' names in the job's order; ``attributes`` (``run_id``, ``benchmark``,
+    ``services`` are the servers' names in the job's order, empty for a process that answers no requests;
+    ``attributes`` (``run_id``, ``benchmark``,
     ``cluster``, ``model``, ``user``) mark every signal. The job's own id is added when the job runs.
     """
-    jobs = [_scrape(name, _env(service_port_variable(index))) for index, name in enumerate(services)]
+    jobs = [_scrape(name, _env(service_port_variable(index))) for index, name in enumerate(services) if name]
     nodes = {"gpu": gpu_metrics_port, "node": node_metrics_port}
     jobs += [_scrape(name, str(port)) for name, port in nodes.items() if port is not None]
     for job in jobs:

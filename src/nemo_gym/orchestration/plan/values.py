@@ -57,13 +57,15 @@ class SlurmPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
-    """One model server that runs beside the driver of a benchmark."""
+    """One process of a model server that runs beside the driver of a benchmark."""
 
     name: str
-    """As in the config; also the log's name."""
-    kind: Literal["command", "vllm"]
+    """As in the config, with the numbers of the replica and of the node where there are several; also the
+    log's name."""
+    kind: Literal["command", "vllm", "sglang"]
     argv: list[str] | None
-    """The program and its arguments (``vllm``), or ``None``. ``{port}`` is replaced when the job runs."""
+    """The program and its arguments, or ``None``. ``{port}``, ``{head}`` and ``{rpc_port}`` are replaced when
+    the job runs: its port, the address of the first node of its server, and a free port there."""
     shell: str | None
     """The shell text (``command``), or ``None``. ``{port}`` is replaced when the job runs."""
     port: int | None
@@ -71,12 +73,23 @@ class ServicePlan:
     model_name: str
     """The name that ``/v1/models`` must show before the driver starts, and that requests carry."""
     health_path: str
+    """Empty: it is not asked, since its server answers on another node."""
     health_port: int | None = None
     """Where the health check asks when that is not the service's own port."""
     health_timeout: int
     """Seconds that the service may take until it is healthy."""
+    service: str = ""
+    """The service in the config that this is a process of; the same as the name unless given."""
+    node: int = 0
+    """Where it runs in the allocation, from 0: the driver's node."""
+    head: int | None = None
+    """The number of the process that answers for its server; its own unless given."""
+    replica: int | None = None
+    """Which of several replicas of its service it belongs to, from 0; ``None``: there is one."""
     gpus: int = 0
-    """How many GPUs it fills, as far as its configuration says it."""
+    """How many GPUs it fills on its node, as far as its configuration says it."""
+    first_gpu: int | None = None
+    """Which of the node's GPUs is its first one; ``None``: it may see all of them."""
     env: dict[str, Reference] = field(default_factory=dict)
     pre_command: str = ""
     """Shell statements that run in the same shell before the service."""

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -248,10 +249,9 @@ def gpus(config: Mapping[str, Any]) -> int | None:
         known = [pool.get("gpus_per_node") for pool in pools]
         each = [pool.get("nodes") or 1 for pool in pools]
         return None if None in known else sum(a * b for a, b in zip(known, each, strict=True))
-    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "number_of_instances")
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "number_of_instances", "replicas")
     filled = 0
     for service in (config.get("services") or {}).values():
-        if service.get("type") == "vllm":
-            one, two, three = (service.get(size) or 1 for size in sizes)
-            filled += one * two * three
+        if service.get("type") in ("vllm", "sglang"):
+            filled += prod(service.get(size) or 1 for size in sizes)
     return filled or compute.get("gpus")

@@ -9,7 +9,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
-from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, VllmService
+from nemo_gym.orchestration.config.schema import ModelService, SlurmCompute, SubmitConfig
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
 from nemo_gym.orchestration.submit import check
 from nemo_gym.orchestration.submit.destination import Destination
@@ -103,7 +103,7 @@ def _machine(
 
 
 def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:
-    services = {n: s for n, s in config.services.items() if isinstance(s, VllmService)}
+    services = {n: s for n, s in config.services.items() if isinstance(s, ModelService)}
     paths = [service.model for service in services.values() if service.model.startswith("/")]
     gone = cluster_facts.missing(host, paths)
     for name, service in services.items():

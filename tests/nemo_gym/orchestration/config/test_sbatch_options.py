@@ -132,10 +132,6 @@ def refused(changes: dict[str, Any]) -> str:
             "services.policy.node_pool: 'cpu' is not a pool of compute.alps",
         ),
         (
-            {"compute/alps/node_pools/cpu": POOL, "services/policy/node_pool": "cpu"},
-            "services run beside the driver, on the first node, which is in pool gpu",
-        ),
-        (
             {"compute/alps/node_pools/cpu": {"partition": "batch"}},
             "gpus_per_node must be the same in each",
         ),

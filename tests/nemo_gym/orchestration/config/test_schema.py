@@ -150,7 +150,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"services/a": {**VLLM, "extra_args": "--host 0.0.0.0"}},
-            "services.a.extra_args: --host is set by submit (services listen on loopback); take it out.",
+            "services.a.extra_args: --host is set by submit (it depends on the node); take it out.",
         ),
         (
             {"services/a": {**VLLM, "extra_args": "--x 'y"}},

@@ -336,3 +336,36 @@ def test_a_judge_that_names_no_service_is_found_at_submit(tmp_path: Path):
     assert "sums.run.judge_models.judge.service: 'polcy' is not a service (did you mean 'policy'?)" in str(
         caught.value
     )
+
+
+def test_replicas_are_processes_with_a_port_and_a_log_each_and_share_what_the_service_says(tmp_path: Path):
+    policy = {**VLLM, "replicas": 2, "tensor_parallel_size": 2, "env": {"A": "lit:b"}}
+    job = only_job(tmp_path, {"services/policy": policy})
+    assert [(one.name, one.service, one.replica, one.first_gpu, one.head) for one in job.services] == [
+        ("policy-0", "policy", 0, 0, 0),
+        ("policy-1", "policy", 1, 2, 1),
+    ]
+    assert {one.model_name for one in job.services} == {"org/model"}
+    assert {one.port for one in job.services} == {None}
+    assert [one.env["A"] for one in job.services] == [Reference("lit", "b")] * 2
+    assert job.services[1].argv == job.services[0].argv
+    assert "127.0.0.1" in (job.services[0].argv or [])
+
+
+def test_a_server_of_two_nodes_has_a_process_on_each_and_one_that_answers(tmp_path: Path):
+    cluster = {
+        "type": "slurm",
+        "account": "a",
+        "node_pools": {"gpu": {"partition": "p", "nodes": 4, "gpus_per_node": 4}},
+    }
+    policy = {**VLLM, "replicas": 2, "nodes": 2, "tensor_parallel_size": 4, "pipeline_parallel_size": 2}
+    job = only_job(tmp_path, {"services/policy": policy, "compute/here": cluster})
+    assert [(one.name, one.node, one.head, one.health_path) for one in job.services] == [
+        ("policy-0", 0, 0, "/health"),
+        ("policy-0-node-1", 1, 0, ""),
+        ("policy-1", 2, 2, "/health"),
+        ("policy-1-node-1", 3, 2, ""),
+    ]
+    assert [one.first_gpu for one in job.services] == [None] * 4  # each has its nodes for itself
+    assert ["--headless" in (one.argv or []) for one in job.services] == [False, True, False, True]
+    assert ["0.0.0.0" in (one.argv or []) for one in job.services] == [True, False, True, False]
