@@ -155,6 +155,39 @@ def test_a_submission_runs_to_complete_results_and_is_recorded(student: Student)
     assert "slurm" in table
 
 
+def test_servers_run_on_all_nodes_of_the_allocation_and_those_of_several_nodes_meet(student: Student) -> None:
+    """With a stand-in for vLLM: the real one needs a GPU on each node, or hours."""
+    program = student.folder / "vllm"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {STAND_INS / "vllm.py"} "$@"\n')
+    program.chmod(0o755)
+    wide = {"type": "vllm", "model": "org/model", "nodes": 2, "number_of_instances": 2}
+    wide |= {"pre_command": f'PATH="{student.folder}:$PATH"'}
+    wide |= {"env": {"VLLM_ARGUMENTS": f"lit:{student.folder}"}}
+    judge = {"type": "command", "command": f"{SERVE} host=0.0.0.0", "model_name": "tiny", "replicas": 2}
+    told = 'printf "%s" "$NEMO_GYM_SERVICES" >"$NEMO_GYM_BENCH_DIR/services"; scontrol show hostnames >hosts'
+    config = student.config(services={"policy": wide, "judge": judge})
+    config["compute"]["lab"]["node_pools"]["all"]["nodes"] = 2
+    config["driver"]["benchmarks"]["told"] = {"command": told}
+    record = student.submit(config)
+    paths = student.ended(record)
+    assert student.rows(paths) == 4
+    assert status_of(paths.job_dir) == "ended", student.said(paths)
+    paths = student.ended(record, "told")
+    first, second = (paths.job_dir / "hosts").read_text().split()
+    services = [line.split() for line in (paths.job_dir / "services").read_text().splitlines()]
+    assert [(name, url.split(":")[1].strip("/")) for name, url, _ in services] == [
+        ("policy", "127.0.0.1"),
+        ("judge", "127.0.0.1"),
+        ("judge", second),
+    ]
+    head, other = ((student.folder / rank).read_text().split("\n") for rank in "01")
+    assert ("--headless" in head, "--headless" in other) == (False, True)
+    meeting = [words[words.index("--data-parallel-address") + 1] for words in (head, other)]
+    assert meeting[0] == meeting[1] != "127.0.0.1"
+    assert first != second
+    assert len(list(paths.logs.glob("policy-*"))) == 2
+
+
 def test_a_secret_is_shown_nowhere(student: Student) -> None:
     """Not by scontrol, sacct, in an argument list, or in a file other than the owner's own script."""
     spy = f"cat /proc/[0-9]*/cmdline >'{student.folder}/seen' 2>/dev/null"

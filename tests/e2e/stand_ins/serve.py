@@ -3,7 +3,7 @@
 Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit
 status then), grandchild=FILE (leaves a process that left its session and its parent; its number goes there),
 deaf (ignores SIGTERM), key (refuses requests without the service's API key), answers=N (further requests wait
-until open-when=FILE is there, or for ever), grow-when=FILE (is there: takes memory until it is stopped).
+until open-when=FILE is there, or for ever), host=ADDRESS (where it listens), grow-when=FILE (is there: takes memory until it is stopped).
 """
 
 import json
@@ -90,6 +90,6 @@ if "grow-when" in options:
             taken.append(bytearray(b"x" * (16 << 20)))
 
     threading.Thread(target=wait_and_grow, daemon=True).start()
-server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
+server = ThreadingHTTPServer((options.get("host", "127.0.0.1"), int(port)), Handler)
 print(f"serving {model} on {server.server_port}", flush=True)
 server.serve_forever()

@@ -37,8 +37,8 @@ class Server:
 def servers(config: SubmitConfig) -> list[Server]:
     """Every server of every service, in the order of the services.
 
-    Replicas are spread evenly over the nodes of the service's pool, or of the whole allocation; those that
-    span several nodes stand one after the other. What `problems` says is not looked at: where nodes are too
+    Replicas are spread evenly over the nodes of the service's pool, or of the whole allocation; where one
+    spans several nodes, the next one follows it. What `problems` says is not looked at: where nodes are too
     few, they are used again from the first one on.
     """
     found: list[Server] = []

@@ -31,11 +31,11 @@ from nemo_gym.rollouts.policy import (
 )
 from nemo_gym.rollouts.policy.answers import MalformedAnswerError, usage_of
 from nemo_gym.rollouts.policy.backoff import RequestLimits, delay_before_retry
-from nemo_gym.rollouts.policy.delivery import Delivery, Turns
 from nemo_gym.rollouts.policy.errors import PolicyError
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
+from nemo_gym.rollouts.policy.replicas import Delivery, Turns
 from nemo_gym.types import LogLikelihood, Policy, Row
 from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
