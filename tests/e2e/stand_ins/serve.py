@@ -3,7 +3,8 @@
 Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit
 status then), grandchild=FILE (leaves a process that left its session and its parent; its number goes there),
 deaf (ignores SIGTERM), key (refuses requests without the service's API key), answers=N (further requests wait
-until open-when=FILE is there, or for ever), host=ADDRESS (where it listens), grow-when=FILE (is there: takes memory until it is stopped).
+until open-when=FILE is there, or for ever),
+host=ADDRESS (where it listens), grow-when=FILE (is there: takes memory until it is stopped).
 """
 
 import json

@@ -112,7 +112,7 @@ class RunConfig(Strict):
     policy_base_url: str | None = None
     """Up to and including ``/v1``; the route of the API may follow and is cut off."""
     policy_replica_urls: list[str] = Field(default_factory=list)
-    """Further servers of the very same model, like ``policy_base_url``: a request goes to the least busy one."""
+    """Further servers of the very same model; a request goes to the least busy one."""
     policy_api_key: str = "dummy"
     """``dummy``, or ``host:VAR``: the value of the environment variable VAR when the run starts."""
     policy_system_role: SystemRole | None = None
