@@ -5,6 +5,7 @@ gym_service_pids=()     # by the number of the process; without those of replica
 gym_service_ports=()    # the same, with those of the collector after them
 gym_rpc_ports=()        # for the first process of a server of several nodes: where the others meet it
 gym_hosts=()            # names of the allocation's nodes, where services are on others than the first
+gym_addresses=()        # at which they are reached; a name, where it is one that resolves
 gym_at=''               # the node on which the next step runs; empty: this one
 gym_replicas_lost=0
 gym_step_pids=()        # everything else that was started
@@ -30,7 +31,7 @@ declare -p GYM_SERVICE_OF >/dev/null 2>&1 || gym_assume_one_process
 # gym_host_of NUMBER: sets gym_host to where a process listens, as the driver sees it.
 gym_host_of() {
   gym_host=$gym_service_host
-  ((GYM_SERVICE_PLACES[$1] == 0)) || gym_host=${gym_hosts[GYM_SERVICE_PLACES[$1]]-}
+  ((GYM_SERVICE_PLACES[$1] == 0)) || gym_host=${gym_addresses[GYM_SERVICE_PLACES[$1]]-}
 }
 
 # gym_make_key: sets gym_key, a random key for the services of this run: in their environment and the driver's, and nowhere else.
@@ -163,15 +164,21 @@ gym_fill_in() {
   gym_words_filled=("${gym_words_filled[@]//'{rpc_port}'/${gym_rpc_ports[head]-}}")
 }
 
-# gym_find_address NODE: sets gym_address to the address of a node of the allocation, in numbers: where some of them listen, no
-# name will do.
+# gym_find_address NODE: sets gym_address to the address of a node of the allocation, in numbers: where some servers listen for
+# their other nodes, no name will do.
 gym_find_address() {
-  local address
-  gym_address=''
-  while read -r address _; do
-    [[ $address == 127.* || -n $gym_address ]] || gym_address=$address
-  done < <(getent ahostsv4 "${gym_hosts[$1]}")
-  [[ -n $gym_address ]] || gym_say "node ${gym_hosts[$1]} has no address but loopback, as far as this node knows"
+  local address=${gym_addresses[$1]} own=''
+  gym_address=$address
+  if [[ ! $address =~ ^[0-9.]+$ ]]; then
+    gym_address=''
+    read -r gym_address _ < <(getent ahostsv4 "$address")
+    # what a node knows itself by is often loopback, at which no other node reaches it
+    if [[ $gym_address == 127.* && $1 == 0 ]]; then
+      read -r own _ < <(hostname -I 2>/dev/null)
+      gym_address=${own:-$gym_address}
+    fi
+  fi
+  [[ -n $gym_address ]] || gym_say "the address of node ${gym_hosts[$1]} ($address) is not known on this one"
   [[ -n $gym_address ]]
 }
 
@@ -326,6 +333,7 @@ gym_lose_replica() {
   if gym_alive "$pid"; then
     gym_own_words "$gym_link/health-$name"
     what="was given up"
+    [[ -n $gym_words ]] || gym_words="its health check ended without a word, as one does that is killed"
   else
     wait "$pid" 2>/dev/null
     what="ended with exit status $?"

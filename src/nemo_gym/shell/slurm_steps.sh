@@ -85,14 +85,28 @@ gym_find_container() {
   esac
 }
 
-# gym_find_hosts: sets gym_hosts to the names of the allocation's nodes; this one is the first.
+# gym_find_hosts: sets gym_hosts to the names of the allocation's nodes, of which this one is the first, and gym_addresses to
+# where Slurm itself reaches them: a node's name need not be one that resolves.
 gym_find_hosts() {
-  local answer
+  local answer line name address host
+  local -A known=()
   if ! answer=$(gym_slurm_aloud scontrol show hostnames "$SLURM_JOB_NODELIST"); then
     gym_fail "the names of this job's nodes could not be had: $answer"
     return 1
   fi
   mapfile -t gym_hosts <<<"$answer"
+  if ! answer=$(gym_slurm_aloud scontrol -o show node "$SLURM_JOB_NODELIST"); then
+    gym_fail "the addresses of this job's nodes could not be had: $answer"
+    return 1
+  fi
+  while read -r line; do
+    name=${line#*NodeName=} address=${line#* NodeAddr=}
+    known[${name%% *}]=${address%% *}
+  done <<<"$answer"
+  gym_addresses=()
+  for host in "${gym_hosts[@]}"; do
+    gym_addresses+=("${known[$host]:-$host}")
+  done
 }
 
 # gym_put_into_apptainer COMMAND…: sets gym_contained to the command in gym_image, with gym_mounts.
