@@ -142,3 +142,21 @@ def test_a_host_that_others_reach_is_refused_without_a_key():
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "no API key is set" in done.stderr
+
+
+@pytest.mark.parametrize("served", [("--likelihoods", "--context", "256")], indirect=True)
+def test_likelihoods_are_those_of_the_model_that_answers(served):
+    """Of each next token they are what llama.cpp's server says itself when it makes one."""
+    text = "The capital of France is Paris"
+    asked = {"prompt": text, "max_tokens": 1, "echo": True, "logprobs": 5, "model": "smollm2"}
+    scored = served.ask("/completions", asked)["choices"][0]["logprobs"]
+    made = {"prompt": text, "max_tokens": 1, "logprobs": 5, "temperature": 0, "model": "smollm2"}
+    said = served.ask("/completions", made)["choices"][0]["logprobs"]["content"][0]
+    assert scored["tokens"][-1] == said["token"]
+    assert scored["token_logprobs"][-1] == pytest.approx(said["logprob"], abs=0.01)
+    theirs = {one["token"]: one["logprob"] for one in said["top_logprobs"]}
+    assert scored["top_logprobs"][-1] == pytest.approx(theirs, abs=0.01)
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        served.ask("/completions", {**asked, "prompt": text * 50})
+    status, talk = served.end()
+    assert status == 0, talk

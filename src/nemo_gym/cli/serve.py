@@ -47,6 +47,11 @@ from nemo_runs.counts import counted
     type=click.IntRange(1, 512),
     help="CPU threads, in place of one fewer than there are cores.",
 )
+@click.option(
+    "--likelihoods",
+    is_flag=True,
+    help="Also give the log-probability of each token of a prompt, for lm-eval's multiple choice.",
+)
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -57,6 +62,7 @@ def serve(
     context: int,
     parallel: int,
     threads: int | None,
+    likelihoods: bool,
 ) -> None:
     """Serve a small model on this machine, OpenAI-compatible, until SIGTERM or Ctrl-C.
 
@@ -79,6 +85,7 @@ def serve(
         parallel=parallel,
         threads=threads,
         verbose=bool((ctx.obj or {}).get("verbose")),
+        likelihoods=likelihoods,
     )
     click.echo(f"gym serve: loading {options.model_name} ({found.path.name}) …", err=True)
     server.serve(options, announce=_announcer(options.model_name, parallel, context))

@@ -6,15 +6,19 @@ the model's own chat template, says where it listens, and ends it quickly when i
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nemo_gym import errors
+
+if TYPE_CHECKING:
+    from nemo_gym.serving.scorer import Scorer
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -43,6 +47,9 @@ class ServeOptions:
     same machine, say, holds up all of them (measured on two cores under load: 0.4 answers a second, not 5).
     """
     verbose: bool = False
+    likelihoods: bool = False
+    """Answer requests for the log-probability of each token of a prompt too; the model is loaded twice then,
+    from the same pages of its file."""
 
 
 def serve(options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
@@ -54,12 +61,48 @@ def serve(options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
     # The library holds the interpreter while it loads: only the system's own action ends the process then.
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    server = _start(options)
+    behind = replace(options, host="127.0.0.1", port=0) if options.likelihoods else options
+    server = _start(behind)
+    address = str(server.listening_address)
+    if options.likelihoods:
+        _serve_before(address, options, announce)
     for number in _STOP_SIGNALS:
         signal.signal(number, _leave)
-    announce(str(server.listening_address))
+    announce(address)
     while True:
         signal.pause()
+
+
+def _serve_before(behind: str, options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
+    """Serve what llama.cpp's server has not, and pass on to it all that it has."""
+    from nemo_gym.serving.scorer import Scorer
+
+    scorer = Scorer(options.model, context=options.context, threads=options.threads or _default_threads())
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _leave)
+    asyncio.run(_answer(scorer, behind, options, announce))
+    raise AssertionError("a server answers until a signal ends the process")
+
+
+async def _answer(
+    scorer: Scorer, behind: str, options: ServeOptions, announce: Callable[[str], None]
+) -> None:
+    from aiohttp import web
+
+    from nemo_gym.serving.front import Front
+
+    front = Front(scorer, behind, model_name=options.model_name, api_key=options.api_key)
+    runner = web.AppRunner(front.application(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, options.host, options.port)
+    try:
+        await site.start()
+    except OSError as error:
+        where = f"{options.host}:{options.port}"
+        raise errors.ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+    port = runner.addresses[0][1]
+    announce(f"http://{options.host}:{port}")
+    await asyncio.Event().wait()
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -84,7 +127,7 @@ def _start(options: ServeOptions) -> Any:
 
 
 def _parameters(xllamacpp: Any, options: ServeOptions) -> Any:
-    threads = options.threads or max(1, _cores() - 1)
+    threads = options.threads or _default_threads()
     settings = {
         "hostnames": [options.host],
         "port": options.port,
@@ -110,6 +153,10 @@ def _parameters(xllamacpp: Any, options: ServeOptions) -> Any:
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     return parameters
+
+
+def _default_threads() -> int:
+    return max(1, _cores() - 1)
 
 
 def _cores() -> int:

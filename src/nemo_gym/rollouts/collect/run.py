@@ -50,7 +50,7 @@ _NOT_OFFERED = frozenset({200, 400, 404, 405, 415, 422, 501})
 something else."""
 _CANNOT_SCORE = (
     "policy_base_url: the benchmark asks for likelihoods, and this server gives no log-probability for each "
-    "token of a prompt, as vLLM does and llama.cpp's server does not"
+    "token of a prompt, as vLLM and `gym serve --likelihoods` do and llama.cpp's server does not"
 )
 
 _LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
