@@ -25,6 +25,7 @@ from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
 from nemo_gym.events import ChainEvent
 from nemo_gym.orchestration.config.schema import SubmitConfig
+from nemo_gym.orchestration.config.settings import GymSettings
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.plugins import load_class
 from nemo_gym.rollouts.data import benchmark_list, dataset
@@ -203,7 +204,8 @@ def documented(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "model"), [("run-config.md", RunConfig), ("submit-config.md", SubmitConfig)]
+    ("page", "model"),
+    [("run-config.md", RunConfig), ("submit-config.md", SubmitConfig), ("gym-settings.md", GymSettings)],
 )
 def test_every_configuration_key_is_documented_with_its_default_and_no_other(page, model):
     wanted = {}

@@ -66,7 +66,7 @@ LAYERS = {
         "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
         "sandbox",
-        "agents verifiers harness serving services chain",
+        "agents verifiers harness serving services chain notices",
         "rollouts",
         "orchestration",
         "api",

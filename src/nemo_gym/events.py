@@ -54,6 +54,10 @@ class ChainEvent(StrEnum):
     RESUBMITTED = "resubmitted"
     """A user queued the benchmark again in place; ``by``, ``reason``, ``max_retries``,
     ``max_walltime`` (s)."""
+    NOTICE_SENT = "notice_sent"
+    """A notice was sent; ``notice`` (of what), ``by`` (command or webhook)."""
+    NOTICE_FAILED = "notice_failed"
+    """A notice could not be sent; ``notice``, ``by``, ``error``."""
     JOB_ENDED = "job_ended"
     """A job ended; ``outcome``, ``status``, ``asked``."""
 

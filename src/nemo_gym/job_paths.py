@@ -319,6 +319,16 @@ class JobPaths:
         return self.job_dir / ".gym_events.jsonl"
 
     @property
+    def recipients(self) -> Path:
+        """Who is notified of its end, as the submit config says it. Jobs read the copy that is sealed."""
+        return self.job_dir / "notify.json"
+
+    @property
+    def notified(self) -> Path:
+        """One file for each notice, made before it is sent: none is sent twice."""
+        return self.job_dir / ".gym_notified"
+
+    @property
     def cancelled(self) -> Path:
         """The tombstone of ``gym job cancel``: UTC time, who, why, a line each. No job goes on."""
         return self.job_dir / ".gym_cancelled"

@@ -10,6 +10,7 @@ import pytest
 from tests.slurm.lab import RealSlurm
 from tests.slurm.test_slurm_executor import Student
 
+from nemo_gym.orchestration.config.price_schema import PriceList
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import locations, remote_copy
 from nemo_gym.orchestration.results import bill_report, verify
@@ -34,8 +35,8 @@ def test_a_run_is_certified_billed_and_found_again_over_ssh(student: Student, tm
     assert (there.valid, there.run_dir) == (True, f"lab:{known.run_dir}")
     assert there.benchmarks[0].certificate == here.benchmarks[0].certificate
     with remote_copy.RemoteCopy(remote_copy.for_bill, report=said.append, why="times") as near:
-        billed = bill_report.to_json(bill_report.bills_of(near.brought(known)))
-    assert billed == bill_report.to_json(bill_report.bills_of(locations.location_of(known)))
+        billed = bill_report.to_json(bill_report.bills_of(near.brought(known), PriceList()))
+    assert billed == bill_report.to_json(bill_report.bills_of(locations.location_of(known), PriceList()))
     assert billed["total"]["owners_ms"]["useful"] > 0
     assert len(said) == 2
 

@@ -51,6 +51,7 @@ _LIST = {
 }
 _STEP = {
     "health": Lazy("nemo_gym.cli.step:health", "Wait until a service answers with the right model."),
+    "notify": Lazy("nemo_gym.cli.step:notify", "Send the notice of the end of a benchmark."),
     "port": Lazy("nemo_gym.cli.step:port", "Choose a free port, or check that a fixed one is free."),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
@@ -63,6 +64,31 @@ def health(
     )
     service = RunningService(pid, (variable, value), address)
     waiting.wait_until_healthy(waiting.Target(name, timeout, log), service)
+    return 0
+
+
+@click.command()
+@click.argument("event", type=click.Choice(["end", "no_progress"]))
+@click.option("--recipients", type=click.Path(path_type=Path), required=True, help="Who is notified (JSON).")
+@click.option("--link", type=click.Path(path_type=Path), required=True, help="The folder of the job's run.")
+@click.option("--seconds", type=int, default=0, help="How long there was no new result.")
+def notify(event: str, recipients: Path, link: Path, seconds: int) -> int:
+    """Send the notice of a benchmark's end, if this is it and none was sent, or that it makes no progress.
+
+    What goes wrong is said; the status is 0 all the same.
+    """
+    from nemo_gym.job_paths import JobPaths, LinkPaths
+    from nemo_gym.notices import content, sending
+    from nemo_gym.notices.recipients import load_recipients
+
+    def report(text: str) -> None:
+        click.echo(f"gym: {text}", err=True)
+
+    run, job = LinkPaths(link), JobPaths(link.parent.parent)
+    end = event == "end"
+    notice = content.end_notice(job, run) if end else content.no_progress_notice(job, seconds)
+    if notice is not None:
+        sending.tell(notice, load_recipients(recipients), job, run, sending.own_context(report))
     return 0
 
 

@@ -119,6 +119,7 @@ gym_watch() {
     if [[ -n $_until ]] && { ! gym_is_before "$_until" || [[ $gym_asked == stop ]]; }; then
       gym_end_step "$_pid"
     fi
+    [[ -z ${GYM_NOTIFY-} || $_kind != run ]] || gym_notify_tick
     gym_tick
   done
   wait "$_pid" 2>/dev/null

@@ -94,5 +94,6 @@ gym_end() {
   fi
   gym_put_end "$gym_outcome $gym_status $who"$'\n'"$gym_reason"
   gym_event job_ended outcome "$gym_outcome" status "$gym_status" asked "$who"
+  [[ -z ${GYM_NOTIFY-} ]] || gym_notify end
   exit "$gym_status"
 }

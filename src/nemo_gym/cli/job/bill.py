@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 @json_option
 def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     """Give every allocated second of a submission's jobs one owner: install, load, useful, repeated, drained
-    tail or idle; beside them the time in the queue. Then say what would have saved most.
+    tail or idle; beside them the time in the queue. Then say what would have saved most. Tokens are shown
+    beside them, and what all of it cost where the settings have prices.
 
     ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Only files
     are read; a job that still runs is billed up to its last sign of life. Of a run on another machine, small
@@ -36,12 +37,14 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     if (name is None) == (not labels):
         raise UsageError("give an id or --label.")
     from nemo_gym.cli.submissions import terminal_width
+    from nemo_gym.orchestration.config.settings import load_settings
     from nemo_gym.orchestration.records import remote_copy
     from nemo_gym.orchestration.results import bill_report
 
     def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
+    prices = load_settings().prices
     found, passed_over = [], 0
     why = "small files and the times of rows are fetched"
     with remote_copy.RemoteCopy(remote_copy.for_bill, report=report, why=why) as near:
@@ -50,7 +53,7 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
                 report(f"passed over: {location}")
                 passed_over += 1
             else:
-                found += bill_report.bills_of(location)
+                found += bill_report.bills_of(location, prices)
     if as_json:
         click.echo(json.dumps(bill_report.to_json(found), indent=2, ensure_ascii=False))
     elif found:

@@ -73,7 +73,7 @@ def resolve(
     overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
-    anchored = _anchored(_with_common_run(wanted), [source.parent, cwd])
+    anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))
     config = composition.check_model(
         SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
     )
@@ -109,6 +109,16 @@ def _with_common_run(config: dict[str, Any]) -> dict[str, Any]:
         {key: value for key, value in driver.items() if key != "run"} if isinstance(driver, Mapping) else {}
     )
     return {**config, "driver": {**rest, "benchmarks": jobs}}
+
+
+def _with_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with the user's own ``notify`` where it says nothing about that; null says: nobody."""
+    if "notify" in config:
+        return config
+    from nemo_gym.orchestration.config.settings import load_settings
+
+    notify = load_settings().notify
+    return config if notify is None else {**config, "notify": notify.model_dump(mode="json")}
 
 
 def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from nemo_gym.orchestration.config.notify_schema import NotifyConfig
 from nemo_gym.orchestration.config.values import Count, Duration, Env, Mounts, Name, Port, Text
 from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM, TYPES
 from nemo_runs.secret_refs import VARIABLE
@@ -293,6 +294,8 @@ class SubmitConfig(ConfigSection):
     driver: DriverConfig
     job: JobConfig
     otel: OtelConfig | None = None
+    notify: NotifyConfig | None = None
+    """Who is notified of ends; those of the settings unless given."""
 
     @property
     def cluster(self) -> str:

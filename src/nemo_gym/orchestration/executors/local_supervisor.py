@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_gym import events, job_paths
+from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths, RunPaths
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
 from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.durable.journal import Journal
-from nemo_runs.errors import DiskFullError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import supervise, trees
 
 if TYPE_CHECKING:
@@ -92,9 +93,11 @@ def main() -> int:
     if cancelled:
         end_unstarted(link, "cancelled before it had started")
     else:
-        _run_chain(assignment, paths, cancelled, share)
+        last = _run_chain(assignment, paths, cancelled, share)
+        link = paths.link(last)
     share.leave()
     turn.leave()
+    _send_end_notice(paths, link)
     return 0
 
 
@@ -127,8 +130,31 @@ def write_unstarted(link: LinkPaths, reason: str) -> None:
     replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
 
 
-def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], share: MachineShare) -> None:
-    """Run the job and, one after the other, the successors that are queued when one has not COMPLETED."""
+def _send_end_notice(paths: JobPaths, link: LinkPaths) -> None:
+    """Send the notice of the end that a job which was killed could not send; none is sent twice."""
+    from nemo_gym.notices import content, sending
+    from nemo_gym.notices.recipients import load_recipients
+
+    sealed = sending.sealed_recipients(paths)
+    if sealed is None:
+        return
+
+    def report(text: str) -> None:
+        print(f"gym: {text}", file=sys.stderr)
+
+    with contextlib.suppress(GymError, OSError, RunsError):
+        ended = supervise.read_exit(link.exit)
+        killed = "" if ended is None else f"{ended.state}: {ended.reason or 'its job was killed'}"
+        notice = content.end_notice(paths, link, killed=killed)
+        if notice is not None:
+            sending.tell(notice, load_recipients(sealed), paths, link, sending.own_context(report))
+
+
+def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], share: MachineShare) -> str:
+    """Run the job and, one after the other, the successors that are queued when one has not COMPLETED.
+
+    Gives the id of the last one.
+    """
     job_id, before = assignment.job_id, ""
     while job_id:
         share.mark((MARKER, assignment.run_of(job_id)))
@@ -136,6 +162,7 @@ def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], sh
         if not paths.link(job_id).next.exists():
             queue_owed(paths, job_id, assignment.gym_job_id, unwanted=lambda: bool(cancelled))
         job_id, before = _successor(paths, job_id, ended, cancelled), job_id
+    return before
 
 
 def _successor(paths: JobPaths, job_id: str, ended: supervise.Exit, cancelled: list[int]) -> str:

@@ -130,6 +130,7 @@ def _job(
         inputs=dict(run.inputs),
         container=_container(config.driver.container, [str(paths.job_dir), *config.driver.mounts]),
         slurm=_slurm(config, benchmark, paths.job_dir),
+        notify=config.notify,
     )
 
 
@@ -192,6 +193,8 @@ def _values(config: SubmitConfig, benchmark: str) -> Iterator[tuple[str, str]]:
     key = config.driver.benchmarks[benchmark].run.get("policy_api_key")
     if isinstance(key, str):
         yield f"driver.benchmarks.{benchmark}.run.policy_api_key", key
+    if config.notify is not None:
+        yield from config.notify.values().items()
 
 
 def _otel(

@@ -113,6 +113,7 @@ def _job_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
     yield from _chain_lines(plan.budget)
     yield from _driver_lines(plan, sealed)
     yield from _otel_lines(plan.otel)
+    yield from _notify_lines(plan)
     services = plan.services
     yield _array("GYM_SERVICE_NAMES", [service.name for service in services])
     yield _array("GYM_SERVICE_PORTS", [str(service.port or 0) for service in services])
@@ -230,6 +231,22 @@ def _otel_lines(otel: OtelPlan | None) -> Iterator[str]:
     yield _assign("GYM_OTEL_TOKEN_ENV", otel.token_env if otel else "")
     yield _assign("GYM_OTEL_TIMEOUT", str(otel.health_check_timeout_seconds) if otel else "")
     yield _assign("GYM_OTEL_PAUSE", str(_last_scrape_pause(otel.config)) if otel else "")
+
+
+def _notify_lines(plan: JobPlan) -> Iterator[str]:
+    if plan.notify is None:
+        return
+    found = {
+        reference.text: reference
+        for where, value in plan.notify.values().items()
+        if (reference := parse_reference(value, where=where)).kind == "host"
+    }
+    yield _assign("GYM_NOTIFY", "yes")
+    yield _assign(
+        "GYM_NOTIFY_AFTER",
+        str(60 * plan.notify.no_progress_minutes) if "no_progress" in plan.notify.on else "",
+    )
+    yield _array("GYM_NOTIFY_ENV", _environment(found.items(), "notify"))
 
 
 def _last_scrape_pause(config: Mapping[str, Any]) -> int:

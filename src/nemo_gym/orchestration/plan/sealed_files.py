@@ -42,8 +42,9 @@ _OWN_DIGEST = re.compile(r"(?m)^GYM_SCRIPT='[0-9a-f]*'$")
 def shell_parts(plan: JobPlan) -> list[str]:
     """The static files of one job's script, in the order in which it reads them."""
     own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.slurm is not None else []
-    install = ["install"] if plan.install is not None else []
-    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *install]
+    further = ["install"] if plan.install is not None else []
+    further += ["notify"] if plan.notify is not None else []
+    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *further]
 
 
 def sealed_files(plan: JobPlan) -> dict[str, bytes]:
@@ -62,6 +63,8 @@ def _files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
         yield _JOB.run_config.name, resolve.to_yaml(plan.run).encode()
     if plan.otel is not None:
         yield _JOB.collector_config.name, telemetry.collector_text(plan.otel.config)
+    if plan.notify is not None:
+        yield _JOB.recipients.name, plan.notify.model_dump_json().encode() + b"\n"
 
 
 def data_digests(plan: JobPlan) -> dict[str, str]:

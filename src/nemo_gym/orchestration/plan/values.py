@@ -16,6 +16,7 @@ from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM
 
 if TYPE_CHECKING:
     from nemo_gym.chain.budget import Budget
+    from nemo_gym.orchestration.config.notify_schema import NotifyConfig
     from nemo_gym.orchestration.config.schema import SubmitConfig
     from nemo_runs.secret_refs import Reference, SecretText
 
@@ -160,6 +161,8 @@ class JobPlan:
     """Files of this machine that the job needs -> where in its folder they belong; for another machine."""
     container: StepImage | None = None
     """In which driver and preparation run."""
+    notify: NotifyConfig | None = None
+    """Who is notified of its end."""
     slurm: SlurmPlan | None = None
     """The cluster's part; ``None`` for a job of this machine."""
 

@@ -112,8 +112,12 @@ def _is_billed(path: str, benchmarks: Iterable[str]) -> bool:
     if "/" not in path:
         return True
     jobs = [JobPaths(Path(name)) for name in benchmarks]
-    wanted = {str(file) for job in jobs for file in (job.run_config, job.events, job.rollouts.failures)}
+    wanted = {str(file) for job in jobs for file in _small_files(job)}
     return path in wanted or any(Path(path).is_relative_to(job.links) for job in jobs)
+
+
+def _small_files(job: JobPaths) -> tuple[Path, ...]:
+    return job.run_config, job.events, job.rollouts.failures, job.rollouts.coverage
 
 
 def _bring_times(host: Host, there: JobPaths, rows: Path) -> None:

@@ -28,7 +28,10 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.results.bill_costs import BenchmarkCosts
 
 OWNERS: Final = ("install", "load", "useful", "repeated", "drained_tail", "idle")
 """All owners of allocated time."""
@@ -144,6 +147,8 @@ class Bill:
     """Of the allocation; `None` when nobody said."""
     links: list[LinkBill]
     notes: list[str] = field(default_factory=list)
+    costs: BenchmarkCosts | None = None
+    """In money, and the tokens; ``None``: not looked at."""
 
     @property
     def owners(self) -> dict[str, int]:

@@ -21,6 +21,7 @@ from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill
 from nemo_gym.orchestration.results.bill import Bill, BilledLink, InFlightCounts
+from nemo_gym.orchestration.results.bill_costs import JobPlace, place_of
 from nemo_gym.orchestration.status.link_files import LARGEST, whole
 from nemo_gym.rollouts.output.rows import read_blocks
 from nemo_runs.counts import counted
@@ -79,6 +80,11 @@ def bill_of(location: SubmissionLocation, benchmark: str) -> Bill:
         links=bill.bill_links(seen.links, _submitted(events), seen.kept, seen.lost),
         notes=list(_notes(seen)),
     )
+
+
+def place(location: SubmissionLocation) -> JobPlace:
+    """Where the jobs of a submission run, by the names that a price list may use."""
+    return place_of(_config(location.paths.resolved_config))
 
 
 def _settle(seen: _Seen, *, opaque: bool) -> None:

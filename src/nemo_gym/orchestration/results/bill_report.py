@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from nemo_gym.orchestration.config.price_schema import PriceList
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill, bill_inputs
 from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill, Saving
+from nemo_gym.orchestration.results.bill_costs import BenchmarkCosts, TokenUse, total_of
+from nemo_gym.orchestration.results.bill_usage import priced
 from nemo_gym.text_table import table
 from nemo_runs.durations import duration_in_words
 
@@ -25,10 +29,20 @@ _NAMES = {
 _HOUR = 3_600_000
 
 
-def bills_of(location: SubmissionLocation) -> list[Bill]:
+def bills_of(location: SubmissionLocation, prices: PriceList) -> list[Bill]:
     """One bill per benchmark of a submission, those that never started left out."""
     found = [bill_inputs.bill_of(location, entry.benchmark) for entry in location.record.benchmarks]
-    return [each for each in found if each.links]
+    place = bill_inputs.place(location)
+    return [
+        replace(
+            each,
+            costs=priced(
+                location.job(each.benchmark), gpu_hours([each]), each.allocated / _HOUR, place, prices
+            ),
+        )
+        for each in found
+        if each.links
+    ]
 
 
 def gpu_hours(bills: Sequence[Bill]) -> float | None:
@@ -47,6 +61,8 @@ def to_json(bills: Sequence[Bill]) -> dict[str, Any]:
             "allocated_ms": sum(each.allocated for each in bills),
             "owners_ms": _owners(bills),
             "gpu_hours": gpu_hours(bills),
+            "cost": total_of(each.costs for each in bills),
+            "currency": next((each.costs.currency for each in bills if each.costs), None),
         },
         "would_have_saved": [
             {"cause": saving.cause, "allocated_ms": saving.milliseconds, "advice": saving.advice}
@@ -69,6 +85,7 @@ def _benchmark(one: Bill) -> dict[str, Any]:
         "queue_ms": one.queue,
         "allocated_ms": one.allocated,
         "owners_ms": one.owners,
+        **(one.costs.to_json() if one.costs else {}),
         "links": [_link(link) for link in one.links],
         "notes": one.notes,
     }
@@ -104,9 +121,53 @@ def to_text(bills: Sequence[Bill], width: int | None = None) -> str:
     lines = [table(("ID", "BENCHMARK", "LINK", *_TIMES, "GPU-HOURS"), rows, width)]
     notes = [f"{each.benchmark} of {each.gym_job_id}: {note}" for each in bills for note in each.notes]
     lines += ["", *notes] if notes else []
+    lines += _cost_lines(bills)
     if found := bill.savings(bills):
         lines += ["", _advice(found[0], sum(each.allocated for each in bills))]
     return "\n".join(lines)
+
+
+def _cost_lines(bills: Sequence[Bill]) -> list[str]:
+    """Tokens and money, a line for each part; nothing where no tokens were counted and no price is known."""
+    lines: list[str] = []
+    for each in bills:
+        if each.costs is not None:
+            name = f"{each.benchmark} of {each.gym_job_id}"
+            lines += [f"{name}: {line}" for line in _parts(each.costs)]
+    if len(bills) > 1 and (total := total_of(each.costs for each in bills)) is not None:
+        lines.append(f"all: {_money(total, bills[0].costs)}")
+    return ["", *lines] if lines else []
+
+
+def _parts(costs: BenchmarkCosts) -> Iterator[str]:
+    if costs.gpu_cost is not None:
+        yield f"{_hours(costs.gpu_hours)} GPU-hours, {_money(costs.gpu_cost, costs)}"
+    if costs.core_hours is not None:
+        money = "" if costs.core_cost is None else f", {_money(costs.core_cost, costs)}"
+        yield f"{_hours(costs.core_hours)} core-hours{money}"
+    if costs.tokens is not None:
+        yield f"{_tokens(costs.tokens)}{_priced(costs.token_cost, costs, costs.tokens)}"
+    for name, use in costs.judges.items():
+        yield f"judge {name}: {_tokens(use)}{_priced(costs.judge_costs[name], costs, use)}"
+    if costs.known:
+        total = costs.total
+        without = f"unknown: there is no price for {', '.join(costs.unknown)}"
+        yield f"together {without if total is None else _money(total, costs)}"
+
+
+def _tokens(use: TokenUse) -> str:
+    return f"{use.input:,.0f} tokens in, {use.output:,.0f} out ({use.model or 'unknown model'})"
+
+
+def _priced(cost: float | None, costs: BenchmarkCosts, use: TokenUse) -> str:
+    if use.served_by_job:
+        return ", by the GPUs of the job"
+    return ", no known price" if cost is None else f", {_money(cost, costs)}"
+
+
+def _money(value: float, costs: BenchmarkCosts | None) -> str:
+    currency = costs.currency if costs is not None else None
+    return f"{value:,.2f}{f' {currency}' if currency else ''}"
 
 
 def _times(queue: int, owners: dict[str, int]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Notices that a benchmark has ended, has failed, or makes no progress."""
