@@ -26,6 +26,7 @@ pin requirements/base.txt "$@" pyproject.toml
 pin requirements/server.txt "$@" requirements/server.in
 pin requirements/dev.txt "$@" requirements/dev.in
 pin requirements/verifiers.txt "$@" requirements/verifiers.in
+pin requirements/mcp.txt "$@" requirements/mcp.in
 pin requirements/serve.txt "$@" requirements/serve.in
 pin requirements/inspect.txt "$@" requirements/inspect.in
 pin_alone requirements/models.txt requirements/models.in

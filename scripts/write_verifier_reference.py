@@ -1,5 +1,5 @@
-"""Write the tables of options in docs/reference/verifiers.md from the verifiers; ``--check`` ends with 1 when
-one differs. What is around the tables is written by hand.
+"""Write the tables of options in docs/reference/ (verifiers.md, agents.md) from the code; ``--check`` ends
+with 1 when one differs. What is around the tables is written by hand.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from nemo_gym.plugins import load_class
+from nemo_gym.agents.registry import AGENTS
+from nemo_gym.plugins import PluginKind, load_class
+from nemo_gym.tools.toolbox import TOOLS
 from nemo_gym.verifiers.registry import VERIFIERS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "verifiers.md"
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+SECTIONS: dict[str, list[tuple[PluginKind, str]]] = {
+    "verifiers.md": [(VERIFIERS, name) for name in VERIFIERS.built_in],
+    "agents.md": [(AGENTS, "tools"), *((TOOLS, name) for name in TOOLS.built_in)],
+}
+"""Page -> what has a table there."""
 _HEAD = "| Option | Default | Meaning |\n| --- | --- | --- |\n"
 
 
-def page(text: str) -> str:
-    """The page ``text`` with the tables as they should be; `ValueError` for a verifier without a section."""
-    for name in VERIFIERS.built_in:
+def page(text: str, sections: list[tuple[PluginKind, str]]) -> str:
+    """The page ``text`` with the tables as they should be; `ValueError` for one without a section."""
+    for kind, name in sections:
         section = re.search(rf"^## `{name}`\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
         if section is None or _HEAD.splitlines()[0] not in section[0]:
-            raise ValueError(f"{PAGE}: there is no section '## `{name}`' with a table of options")
+            raise ValueError(f"there is no section '## `{name}`' with a table of options")
         changed = re.sub(
             r"^\| Option \| Default \| Meaning \|\n(?:\|.*\n)*",
-            lambda _, name=name: table(name),  # type: ignore[misc] # the name is bound on purpose
+            lambda _, kind=kind, name=name: table(name, kind),  # type: ignore[misc] # bound on purpose
             section[0],
             count=1,
             flags=re.MULTILINE,
@@ -39,9 +46,9 @@ def page(text: str) -> str:
     return text
 
 
-def table(name: str) -> str:
-    """The table of one verifier's options."""
-    options: type[BaseModel] = load_class(VERIFIERS, {"type": name}, where="verifier").cls.Options
+def table(name: str, kind: PluginKind = VERIFIERS) -> str:
+    """The table of the options of one verifier, agent or toolset."""
+    options: type[BaseModel] = load_class(kind, {"type": name}, where=kind.noun).cls.Options
     meanings = docstrings(options)
     rows = [
         f"| `{option}` | `{default(field)}` | {meanings[option]} |\n"
@@ -78,12 +85,15 @@ def docstrings(options: type[BaseModel]) -> dict[str, str]:
 
 def main() -> int:
     """Write the page, or compare it."""
-    text = PAGE.read_text(encoding="utf-8")
-    wanted = page(text)
-    if "--check" in sys.argv[1:]:
-        return 0 if text == wanted else 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
+    differs = False
+    for name, sections in SECTIONS.items():
+        path = REFERENCE / name
+        text = path.read_text(encoding="utf-8")
+        wanted = page(text, sections)
+        differs = differs or text != wanted
+        if "--check" not in sys.argv[1:]:
+            path.write_text(wanted, encoding="utf-8")
+    return int(differs and "--check" in sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
     python tests/mock_server.py --port 0 --options '{"faults": ["500"]}'     prints its port
 
 It reads ``a + b`` out of a request and answers with the sum, or with one less (``answer="wrong"``), or with a
-fixed text. A fault is one word: ``429``, ``429:SECONDS`` (Retry-After), any other status, ``drop`` (the
-connection ends before the answer), ``cut`` (ends within it), ``flood``, ``flood:STATUS`` (never ends),
-``hang``, ``garbage`` (no JSON), ``empty`` (no choices), ``length`` (a truncated answer), ``null`` (null
+fixed text. ``script`` are the answers of each conversation, one a turn: a text, in which ``{result}`` is the
+last result of a tool, or calls of tools, each a name and its arguments. A fault is one word: ``429``,
+``429:SECONDS`` (Retry-After), any other status, ``drop`` (the connection ends before the answer), ``cut``
+(ends within it), ``flood``, ``flood:STATUS`` (never ends), ``hang``, ``garbage`` (no JSON), ``empty`` (no
+choices), ``length`` (a truncated answer), ``null`` (null
 content), ``echo-key`` (a 401 that repeats the Authorization header), ``end:REASON`` (another finish_reason,
 ``end:null`` for none), ``json:…`` and ``text:…`` (a body with status 200), ``STATUS=…`` (a body with that
 status), ``no-max_tokens`` (a 400 for requests with that key). ``faults`` are used up by the first
@@ -37,6 +39,7 @@ class Options:
     faults: list[str] = field(default_factory=list)
     faults_for: dict[str, list[str]] = field(default_factory=dict)
     models_status: int = 200
+    script: list[Any] = field(default_factory=list)
 
 
 class MockServer:
@@ -147,7 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
             error = {"message": f"{words} Use 'max_completion_tokens' instead.", "param": "max_tokens"}
             self._json({"error": error}, 400)
         elif fault in {None, "", "length", "null", "no-max_tokens"} or fault.startswith("end:"):
-            self._json(_answer(self.path, _text(self.mock, text), fault))
+            if self.mock.options.script:
+                self._json(_scripted(self.mock.options.script, json.loads(text)))
+            else:
+                self._json(_answer(self.path, _text(self.mock, text), fault))
         elif fault == "hang":
             self.mock.released.wait(60)
             self.close_connection = True
@@ -227,6 +233,22 @@ def _text(mock: MockServer, text: str) -> str:
     if letter:
         return f"Answer: {letter[1] if wanted == 'right' else 'ABCD'['BCDA'.index(letter[1])]}"
     return f"{left} {operator} {right} = {value if wanted == 'right' else value - 1}"
+
+
+def _scripted(script: list[Any], body: dict[str, Any]) -> dict[str, Any]:
+    """The chat answer of this turn; past the end of the script the last one again."""
+    messages = body["messages"]
+    turn = sum(message["role"] == "assistant" for message in messages)
+    said = script[min(turn, len(script) - 1)]
+    results = [message["content"] for message in messages if message["role"] == "tool"]
+    if isinstance(said, str):
+        return _answer("/chat/completions", said.replace("{result}", results[-1] if results else ""), None)
+    answer = _answer("/chat/completions", None, "end:tool_calls")
+    answer["choices"][0]["message"]["tool_calls"] = [
+        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        for n, (name, arguments) in enumerate(said)
+    ]
+    return answer
 
 
 def _answer(path: str, text: str | None, fault: str | None) -> dict[str, Any]:

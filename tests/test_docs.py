@@ -22,6 +22,7 @@ from tests.source_tree import parsed
 
 import nemo_gym
 from nemo_gym import errors, job_paths
+from nemo_gym.agents.registry import AGENTS
 from nemo_gym.cli.main import gym
 from nemo_gym.events import ChainEvent
 from nemo_gym.orchestration.config.schema import SubmitConfig
@@ -31,6 +32,7 @@ from nemo_gym.plugins import load_class
 from nemo_gym.rollouts.data import benchmark_list, dataset
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers
+from nemo_gym.tools.toolbox import TOOLS
 from nemo_gym.types import Episode, GradedRollout, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
 from nemo_helix_plugin import errors as nemo_errors
@@ -231,6 +233,16 @@ def test_every_option_of_a_verifier_is_documented_with_its_default_and_no_other(
     shown = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", table, re.MULTILINE))
     options = load_class(VERIFIERS, {"type": name}, where="verifier").cls.Options
     assert shown.keys() == options.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(AGENTS, "tools"), *((TOOLS, name) for name in TOOLS.built_in)], ids=str
+)
+def test_every_option_of_an_agent_and_its_tools_is_documented_with_its_default_and_no_other(kind, name):
+    text = (REFERENCE / "agents.md").read_text(encoding="utf-8")
+    table = runpy.run_path(str(ROOT / "scripts" / "write_verifier_reference.py"))["table"](name, kind)
+    section = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    assert table in section[1], "`make reference` writes the tables again"
 
 
 def test_every_yaml_example_of_a_submission_is_one(tmp_path):

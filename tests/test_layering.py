@@ -66,6 +66,7 @@ LAYERS = {
         "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
         "sandbox",
+        "tools",
         "agents verifiers harness serving services chain notices",
         "rollouts",
         "orchestration",

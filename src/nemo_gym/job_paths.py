@@ -53,6 +53,11 @@ class RolloutPaths:
         return self._beside("_answers.jsonl")
 
     @property
+    def turns(self) -> Path:
+        """Turns of rollouts that are not over, where the agent stores them; absent when none is under way."""
+        return self._beside("_turns.jsonl")
+
+    @property
     def aggregate_metrics(self) -> Path:
         """Metrics over all rows of the output: a JSON list with one entry per benchmark."""
         return self._beside("_aggregate_metrics.json")

@@ -19,12 +19,23 @@ Row = dict[str, Any]
 """One JSON object of a dataset, of the materialized inputs or of the results."""
 
 AnswerEnd = Literal[
-    "completed", "max_output_tokens", "content_filter", "refusal", "tool_calls", "unstated", "other"
+    "completed",
+    "max_output_tokens",
+    "content_filter",
+    "refusal",
+    "tool_calls",
+    "turn_limit",
+    "token_limit",
+    "time_limit",
+    "unstated",
+    "other",
 ]
 """How an answer ended. ``completed``: the server says that it is whole. ``max_output_tokens``: cut at the
 token limit. ``content_filter``: withheld or cut by the server. ``refusal``: the model declined.
-``tool_calls``: it waits for the results of tools. ``unstated``: the server gave no reason. ``other``: a
-reason that is not known here; ``response.incomplete_details.reason`` has the server's word."""
+``tool_calls``: it waits for the results of tools. ``turn_limit``, ``token_limit``, ``time_limit``: it called
+tools, and the agent's limit of turns, of tokens of all turns or of time was reached. ``unstated``: the server
+gave no reason. ``other``: a reason that is not known here; ``response.incomplete_details.reason`` has the
+server's word."""
 
 CONVERSATION = "conversation"
 """Field of an episode of several turns: all messages, each with ``role`` and ``content``."""
@@ -32,6 +43,18 @@ CONVERSATION = "conversation"
 ANSWER_ENDS: tuple[AnswerEnd, ...] = get_args(AnswerEnd)
 _TOKEN_DIGITS = 15
 _TOOL_CALLS = frozenset({"function_call", "custom_tool_call"})
+
+
+class TurnLog(Protocol):
+    """What is stored of a rollout before it is over."""
+
+    def stored(self) -> Sequence[Row]:
+        """The entries of earlier attempts, oldest first."""
+        ...
+
+    async def add(self, entry: Row) -> None:
+        """Store one more; once this returns it survives the end of this process in any way."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +67,8 @@ class Task:
     """Which repeat of the task this is, from 0."""
     row: Row
     """The materialized row, ``responses_create_params`` filled in."""
+    turns: TurnLog | None = field(default=None, compare=False, repr=False)
+    """Where an agent that says ``keeps_turns = True`` stores its turns, to go on from them later."""
 
 
 @dataclass(slots=True)
@@ -189,8 +214,10 @@ class Policy(Protocol):
 class Agent(Protocol):
     """How a task is put to the policy model. Built as ``AgentClass(options)``.
 
-    It may have ``async probe(rows, policy)``, asked with the first rows before anything is recorded: a
-    request there that the server does not offer ends the run.
+    Three more members are optional. ``async probe(rows, policy)`` is asked with the first rows before
+    anything is recorded: a request there that the server does not offer ends the run. ``async facts()``
+    returns what else answers depend on, as a mapping from names to texts: it goes into the manifest, and what
+    differs there refuses to resume. ``keeps_turns = True`` has each task come with a `TurnLog`.
     """
 
     Options: ClassVar[type[BaseModel]]

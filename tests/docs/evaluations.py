@@ -440,6 +440,49 @@ def your_own_questions(page: Page) -> None:
     assert "topic=capitals" in page.said
 
 
+def agent_with_tools(page: Page) -> None:
+    """The model is a server that calls the tools of the page by a script."""
+    calls = [["price", {"item": "apples"}]], [["price", {"item": "apple"}], ["price", {"item": "melon"}]]
+    worlds.model_server(page, script=[*calls, "It costs 14"])
+    folder = "benchmarks/shop"
+    page.save(f"{folder}/tools.py", "python")
+    page.run()
+    whole = yaml.safe_load(page.save(f"{folder}/config.yaml").read_text())
+    page.run()
+    assert "Look up what one piece costs" in page.said
+    page.run()
+    assert "6 calls in 6 turns, 2 errors" in page.said
+    assert "the shop has no apples; it has apple, pear, melon" in page.said
+    coded = merged(whole, page.yaml())
+    page.write("benchmarks/coded/questions.jsonl", '{"question": "?", "expected_answer": "14"}\n')
+    shutil.copy(page.folder / folder / "tools.py", page.folder / "benchmarks/coded")
+    page.write(
+        "benchmarks/coded/config.yaml", yaml.safe_dump(merged(coded, {"benchmark": {"name": "coded"}}))
+    )
+    page.type("gym eval preview --benchmark coded --tasks 1")
+    assert "Run a shell command" in page.said
+    page.write(f"{folder}/config.yaml", yaml.safe_dump(merged(whole, page.yaml())))
+    page.run()
+    assert "score      50.0%" in page.said
+
+
+def agents(page: Page) -> None:
+    """The toolset of the page is in a package, and the model rolls its die."""
+    worlds.model_server(page, script=[[["roll", {}]], "{result}"])
+    page.environ["PYTHONPATH"] = str(page.folder / "installed")
+    page.write("installed/my_package/__init__.py", "")
+    page.save("installed/my_package/dice.py", "python")
+    page.write(
+        "installed/my_package-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1\n"
+    )
+    group, _, lines = page.next("toml").text.partition("\n")
+    points = f"[{group.split(chr(34))[1]}]\n{lines.replace(chr(34), '')}"
+    page.write("installed/my_package-1.dist-info/entry_points.txt", points)
+    right = '{"question": "?", "expected_answer": "7"}\n'
+    benchmark(page, page.yaml(), "dice", rows=right, verifier={"type": "match"})
+    assert "score      100.0%" in page.said
+
+
 READERS = {
     "README.md": readme,
     "CONTRIBUTING.md": contributing,
@@ -460,8 +503,10 @@ READERS = {
     "docs/how-to/shape-questions.md": shape_questions,
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
+    "docs/reference/agents.md": agents,
     "docs/reference/record.md": record,
     "docs/reference/verifiers.md": verifiers,
+    "docs/tutorial/agent-with-tools.md": agent_with_tools,
     "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
     "docs/tutorial/your-own-questions.md": your_own_questions,

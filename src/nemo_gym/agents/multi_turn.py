@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from nemo_gym.agents.usage import total_usage
 from nemo_gym.types import (
     CONVERSATION,
     Episode,
@@ -15,11 +15,7 @@ from nemo_gym.types import (
     Row,
     Task,
     answer_end,
-    token_count,
 )
-
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
-_DETAILS = {"input_tokens_details": "cached_tokens", "output_tokens_details": "reasoning_tokens"}
 
 
 class MultiTurnOptions(BaseModel):
@@ -58,21 +54,8 @@ class MultiTurnAgent:
             messages = [*messages, {"role": "assistant", "content": one.text}]
             if one.end != "completed":
                 break
-        whole = {**answers[-1], "usage": _total(answer.get("usage") for answer in answers)}
+        whole = {**answers[-1], "usage": total_usage(answer.get("usage") for answer in answers)}
         fields: Row = {CONVERSATION: messages, "turn_ends": [answer_end(answer) for answer in answers]}
         if thoughts := [Episode(answer).reasoning for answer in answers[:-1]]:
             fields["turn_thoughts"] = thoughts
         return Episode(whole, turns=len(answers), fields=fields)
-
-
-def _total(usages: Iterable[Any]) -> Row | None:
-    """What the server counted for all answers; ``None`` where it counted nothing."""
-    counted = [usage for usage in usages if isinstance(usage, dict)]
-    if not counted:
-        return None
-    total: Row = {name: sum(token_count(usage.get(name)) for usage in counted) for name in _COUNTS}
-    for details, name in _DETAILS.items():
-        each = [usage[details] for usage in counted if isinstance(usage.get(details), dict)]
-        if each:
-            total[details] = {name: sum(token_count(one.get(name)) for one in each)}
-    return total

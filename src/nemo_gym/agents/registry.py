@@ -1,4 +1,4 @@
-"""Agents by type: ``single_turn``, and whatever the entry-point group ``nemo_gym.agents`` offers."""
+"""Agents by type: ``single_turn``, ``tools``, and what the entry-point group ``nemo_gym.agents`` offers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ AGENTS = plugins.PluginKind(
         "lm_eval": "nemo_gym.harness.agent:HarnessAgent",
         "multi_turn": "nemo_gym.agents.multi_turn:MultiTurnAgent",
         "single_turn": "nemo_gym.agents.single_turn:SingleTurnAgent",
+        "tools": "nemo_gym.agents.tool_agent:ToolAgent",
     },
     article="an",
 )
@@ -35,7 +36,7 @@ def load_agent(spec: Mapping[str, Any], *, where: str = "benchmark.agent") -> Gu
     )
 
 
-OPTIONAL = ("probe",)
+OPTIONAL = ("probe", "facts", "keeps_turns")
 """Members that an agent may have beside those of the protocol."""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from nemo_gym.types import Episode, Policy, RolloutFailedError, Task
+from nemo_gym.types import Episode, Policy, RolloutFailedError, Row, Task
 
 
 class SingleTurnOptions(BaseModel):
@@ -25,11 +26,16 @@ class SingleTurnAgent:
 
     async def run(self, task: Task, policy: Policy) -> Episode:
         """Ask once. An answer that itself says ``failed`` is a failed rollout, never an empty answer."""
-        response = await policy.respond(task.row["responses_create_params"])
-        if response.get("status") == "failed":
-            error = response.get("error") or {}
-            message = error.get("message") if isinstance(error, dict) else str(error)
-            raise RolloutFailedError(
-                "agent_run_error", f"the model's answer says failed: {message or 'no reason'}"
-            )
-        return Episode(response)
+        return Episode(await answer(policy, task.row["responses_create_params"]))
+
+
+async def answer(policy: Policy, params: Mapping[str, Any]) -> Row:
+    """Ask once. Raises `RolloutFailedError` for an answer that itself says ``failed``."""
+    response = await policy.respond(params)
+    if response.get("status") == "failed":
+        error = response.get("error") or {}
+        message = error.get("message") if isinstance(error, dict) else str(error)
+        raise RolloutFailedError(
+            "agent_run_error", f"the model's answer says failed: {message or 'no reason'}"
+        )
+    return response

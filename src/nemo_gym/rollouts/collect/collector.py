@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
 from nemo_gym.rollouts.collect.drain import POLL_SECONDS, SERVER_STOPS, Drain, StopReason
 from nemo_gym.rollouts.collect.progress import Snapshot
+from nemo_gym.rollouts.collect.task_turns import TaskTurns, TurnStore
 from nemo_gym.rollouts.judges.models import counting_judges
 from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.failures import RolloutFailure, checked_reward, describe, no_json
@@ -36,7 +37,7 @@ _Work = Task | tuple[Task, Answer, Episode]
 """What to ask, or what was answered and waits for its grade."""
 
 
-class RolloutStore(Protocol):
+class RolloutStore(TurnStore, Protocol):
     """What the collector needs of `nemo_gym.rollouts.output.store.OutputStore`."""
 
     def pending(self) -> Iterator[Task]:
@@ -140,6 +141,7 @@ class Collector:
         self._verifier = verifier
         self._at_once = grades_at_once(verifier)
         self._for_rollout: Callable[[], Policy] = getattr(policy, "for_rollout", lambda: policy)
+        self._keeps_turns = bool(getattr(agent, "keeps_turns", False))
         self._drain = drain
         self._bounds = bounds
         self._own_service = own_service
@@ -220,6 +222,8 @@ class Collector:
         """Have one task answered, store the answer and have it graded."""
         started = time.perf_counter()
         try:
+            if self._keeps_turns:
+                task = replace(task, turns=TaskTurns(self._store, self._disk_wait, task))
             episode = await self._agent.run(task, self._for_rollout())
             latency = 1000 * (time.perf_counter() - started)
             answer = Answer.of(task, episode, latency_ms=latency, ended_at=self._now())

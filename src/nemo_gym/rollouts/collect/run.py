@@ -176,9 +176,11 @@ class CollectorRun:
                 model = await self._model(session, prepared) if ask else None
                 if self._drain.reason is not None:
                     return None
+                facts = None
                 if ask:
                     await self._probe(prepared, policy)
-                with self._open(prepared, model, await asyncio.wrap_future(link)) as store:
+                    facts = await _facts(prepared)
+                with self._open(prepared, model, facts, await asyncio.wrap_future(link)) as store:
                     until = UntilRun.open(store, self._config, report=self._console.report)
                     if ask or not store.to_ask or (until is not None and until.decided):
                         return await self._collect_into(store, until, prepared, policy)
@@ -234,7 +236,13 @@ class CollectorRun:
             if error.http_status in _NOT_OFFERED:
                 raise EndpointError(f"{_CANNOT_SCORE}: {str(error).rstrip('.')}.") from error
 
-    def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> OutputStore:
+    def _open(
+        self,
+        prepared: Prepared,
+        model: ModelIdentity | None,
+        agent_facts: Mapping[str, str] | None,
+        link: Mapping[str, Any],
+    ) -> OutputStore:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
         asked = identity_of(
@@ -242,6 +250,7 @@ class CollectorRun:
             dataset_sha256=facts.sha256,
             examples_sha256=facts.examples_sha256,
             model=model.to_json() if model else None,
+            agent_facts=agent_facts,
         )
         store = self._disk_wait.wait(
             lambda: OutputStore.open(
@@ -360,6 +369,12 @@ class CollectorRun:
                 prices=prices_of(config),
             )
         )
+
+
+async def _facts(prepared: Prepared) -> Mapping[str, str] | None:
+    """What the agent says that answers depend on besides its options. Raises `GymError`."""
+    facts = getattr(prepared.agent, "facts", None)
+    return None if facts is None else dict(await facts())
 
 
 def _counts(store: OutputStore, tally: RunTally, until: UntilRun | None) -> Counts:

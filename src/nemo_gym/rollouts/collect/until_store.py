@@ -5,7 +5,7 @@ decided.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.rollouts.output.inputs import PlannedTasks
@@ -81,6 +81,14 @@ class UntilStore:
             if self.finding is not None:
                 return
             yield stored
+
+    def turns(self, task: Task) -> Sequence[Row]:
+        """See the store."""
+        return self._store.turns(task)
+
+    def add_turn(self, task: Task, entry: Mapping[str, Any]) -> None:
+        """See the store."""
+        self._store.add_turn(task, entry)
 
     def answer(self, task: Task, fields: Mapping[str, Any]) -> None:
         """See the store."""

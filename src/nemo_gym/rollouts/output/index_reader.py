@@ -176,6 +176,16 @@ class Answers(RowIndexer):
         return True
 
 
+class TurnEntries(RowIndexer):
+    """Stored turns: those of rollouts without result and answer count. To be read after both."""
+
+    def _wanted(self, index: int, _row: bytes) -> bool:
+        return not (self.attempt_index.done[index] or self.attempt_index.answered[index])
+
+    def _spare(self, _index: int) -> bool:
+        return True
+
+
 def index_file(path: Path, indexer: RowIndexer, beat: Callable[[], None], *, tail: bool = False) -> None:
     """Give every line of a file to its indexer, and what follows the last line feed if ``tail`` asks for it.
 

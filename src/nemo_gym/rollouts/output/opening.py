@@ -71,7 +71,7 @@ class OutputOpening:
         self.attempt_index = AttemptIndex(self.asked.num_tasks, self.asked.num_repeats)
         if self.claim.proven:
             self._repair_tails()
-        recorded = any(map(_has_lines, (self.paths.output, self.paths.failures, self.paths.answers)))
+        recorded = any(map(_has_lines, self._files()))
         if recorded and not self.asked.resume:
             raise ResumeRefusedError(
                 f"{self.paths.output}: it holds rollouts already; add --resume (resume_from_cache: true) to "
@@ -83,6 +83,7 @@ class OutputOpening:
         self._take(self.paths.output, index_reader.Results, self.attempt_index.forget_results)
         self._take(self.paths.failures, index_reader.Failures, self.attempt_index.forget_failures)
         self._take(self.paths.answers, index_reader.Answers, self.attempt_index.forget_answers)
+        self._take(self.paths.turns, index_reader.TurnEntries, _forget_nothing)
         self._write_inputs_and_manifest(recorded)
         self.claim.fence()
 
@@ -99,10 +100,14 @@ class OutputOpening:
             raise lock.superseded(self.paths.output)
 
     def _repair_tails(self) -> None:
-        for path in (self.paths.output, self.paths.failures, self.paths.answers):
+        for path in self._files():
             tail = files.repair_tail(path, whole=framing.is_whole)
             if tail:
                 self._report_torn(path, tail.size, tail.aside)
+
+    def _files(self) -> tuple[Path, ...]:
+        """Those that hold what was recorded."""
+        return (self.paths.output, self.paths.failures, self.paths.answers, self.paths.turns)
 
     def _report_torn(self, path: Path, size: int, aside: Path) -> None:
         self.said.append(
@@ -142,6 +147,7 @@ class OutputOpening:
             self._refuse_if_nothing_counts(path, tally)
             if tally.only_spare:  # what these answers became is to be on the disk before they go
                 _sync(self.paths.output)
+                _sync(self.paths.answers)
                 keep_old = not self.claim.proven
             forget()
         indexer = kind(self.attempt_index)
@@ -254,7 +260,7 @@ class OutputOpening:
             base,
             generation=wanted.generation
             if self._changes
-            else _with_model(wanted.generation, base.generation),
+            else _with_learnt(wanted.generation, base.generation),
             scoring=wanted.scoring,
             model=wanted.model or base.model,
             num_tasks=self.asked.num_tasks,
@@ -308,10 +314,17 @@ def _but_size(generation: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in generation.items() if key not in _SIZE}
 
 
-def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Keep what an earlier run learnt about the model where this one does not know it."""
-    model = {**before.get("model", {}), **wanted.get("model", {})}
-    return {**wanted, "model": model} if model else wanted
+def _with_learnt(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Keep what an earlier run learnt about the model and the agent where this one does not know it."""
+    found = dict(wanted)
+    for name in ("model", identity.AGENT_FACTS):
+        if known := {**before.get(name, {}), **wanted.get(name, {})}:
+            found[name] = known
+    return found
+
+
+def _forget_nothing() -> None:
+    """The attempt index holds nothing of turns."""
 
 
 def _has_lines(path: Path) -> bool:

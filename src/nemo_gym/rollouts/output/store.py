@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,6 +24,7 @@ from nemo_gym.rollouts.output.lock import SupersededError
 from nemo_gym.rollouts.output.manifest import OutputManifest
 from nemo_gym.rollouts.output.opening import OutputOpening, RequestedOutput
 from nemo_gym.rollouts.output.rows import decode_row, encode_row
+from nemo_gym.rollouts.output.stored_turns import StoredTurns
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Row, Task
 from nemo_runs.clock import SecondsClock
@@ -90,6 +91,7 @@ class OutputStore:
         self._results = RowAppender(paths.output, clock=clock.monotonic)
         self._failures = RowAppender(paths.failures, clock=clock.monotonic)
         self._answers = RowAppender(paths.answers, clock=clock.monotonic)
+        self._turns = StoredTurns(paths.turns, self._attempt_index, clock.monotonic)
         self.opened = Opened(
             manifest=self.manifest,
             pending=self.remaining,
@@ -235,6 +237,14 @@ class OutputStore:
                 wanted[index] = 0
         return self._read_answers(wanted)
 
+    def turns(self, task: Task) -> Sequence[Row]:
+        """What earlier attempts of a rollout without an answer have stored, oldest first."""
+        return self._turns.of(self._index(task))
+
+    def add_turn(self, task: Task, entry: Mapping[str, Any]) -> None:
+        """Store a part of a rollout that goes on; raises as `record` does."""
+        self._turns.add(self._index(task), task, entry)
+
     def answer(self, task: Task, fields: Mapping[str, Any]) -> None:
         """Store an answer that is about to be graded; raises as `record` does."""
         index = self._index(task)
@@ -242,6 +252,7 @@ class OutputStore:
         if attempt_index.done[index] or attempt_index.answered[index]:
             return
         self._answers.append(encode_row(task.task_index, task.rollout_index, fields))
+        self._turns.forget(index)
         was_open = attempt_index.open(index, self._max_attempts)
         attempt_index.answered[index] = 1
         self._stored += 1
@@ -264,6 +275,7 @@ class OutputStore:
         if attempts:
             fields = {"_ng_attempt_index": attempts, **fields}
         self._results.append(encode_row(task.task_index, task.rollout_index, fields))
+        self._turns.forget(index)
         was_open = attempt_index.open(index, self._max_attempts)
         if attempt_index.answered[index]:
             self._stored -= 1
@@ -336,6 +348,7 @@ class OutputStore:
         self._results.sync()
         self._failures.sync()
         self._answers.sync()
+        self._turns.sync(worth_emptying=_WORTH_EMPTYING)
         self.refuse_if_superseded()
         if self._all_graded() and self._answers.offset >= _WORTH_EMPTYING:
             self._answers.empty()
@@ -346,8 +359,8 @@ class OutputStore:
 
     def refuse_if_superseded(self) -> None:
         """Raise `SupersededError` if another collector owns the output now."""
-        mine = (self._results, self._failures, self._answers)
-        if self._claim.lost() or any(appender.superseded() for appender in mine):
+        mine = (self._results, self._failures, self._answers, self._turns.appender)
+        if self._claim.lost() or any(one is not None and one.superseded() for one in mine):
             raise lock.superseded(self.paths.output)
 
     def close(self) -> None:
@@ -357,11 +370,20 @@ class OutputStore:
         self._closed = True
         with contextlib.ExitStack() as closing:
             closing.callback(self._claim.try_to_release)
+            closing.callback(self._close_turns)
             closing.callback(self._answers.close)
             closing.callback(self._failures.close)
             self._results.close()
             if self._all_graded() and not self._claim.lost() and not self._answers.superseded():
                 self.paths.answers.unlink(missing_ok=True)
+
+    def _close_turns(self) -> None:
+        """Close the file of turns, and remove it where nothing in it counts; answers are on the disk."""
+        appender = self._turns.appender
+        usable = appender is not None and not appender.superseded() and not self._claim.lost()
+        self._turns.close()
+        if usable:
+            self._turns.remove_if_unused()
 
     def _all_graded(self) -> bool:
         """Whether each stored answer has its result; those are on the disk once they were synced."""

@@ -11,6 +11,7 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, VERDICT_FIELDS, Answer
 from nemo_gym.rollouts.reading.located import LocatedRollouts, Place, planned_rows
+from nemo_gym.rollouts.reading.trajectory import turn_steps, turns_of
 from nemo_gym.rollouts.scores.columns import source_keys
 from nemo_gym.rollouts.scores.summary import ENDS
 from nemo_gym.types import (
@@ -59,7 +60,7 @@ class RecordedRollout:
     thoughts: str = ""
     answer: str = ""
     steps: list[dict[str, str]] = field(default_factory=list)
-    """Tool calls and their results in the answer, each ``kind`` and ``content``."""
+    """Tool calls and their results, of all turns where the agent made them; each ``kind`` and ``content``."""
     end: str | None = None
     """How the answer ended (`nemo_gym.types.AnswerEnd`)."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +146,7 @@ class RolloutReader:
             prompt=_before_the_answer(found),
             thoughts=reasoning_text(found.response),
             answer=output_text(found.response),
-            steps=_steps(found.response),
+            steps=turn_steps(turns) if (turns := turns_of(found.agent)) else _steps(found.response),
             end=answer_end(found.response),
             verdict={name: row.get(name) for name in row.get(VERDICT_FIELDS) or ()},
             perf=found.perf,

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, as_text
+from nemo_gym.rollouts.reading.trajectory import THOUGHTS
 from nemo_runs.counts import counted
 
 _INDENT = "  "
@@ -19,10 +20,13 @@ def rollout_text(rollout: RecordedRollout, *, benchmark: str, thoughts: bool, wi
     lines = [_head(rollout, benchmark)]
     for message in rollout.prompt:
         lines += _section(message["role"], message["content"], width)
+    for step in rollout.steps:
+        if step["kind"].endswith(f": {THOUGHTS}"):
+            lines += _thoughts(step["content"], width, unfolded=thoughts, name=step["kind"])
+        else:
+            lines += _section(step["kind"], step["content"], width)
     if rollout.thoughts:
         lines += _thoughts(rollout.thoughts, width, unfolded=thoughts)
-    for step in rollout.steps:
-        lines += _section(step["kind"], step["content"], width)
     if rollout.outcome != "failed":
         lines += _section("answer", rollout.answer or "(empty)", width)
     if rollout.expected is not None:
@@ -43,22 +47,24 @@ def _head(rollout: RecordedRollout, benchmark: str) -> str:
     reason = f": {rollout.reason}" if rollout.reason else ""
     parts = [f"{benchmark} task {rollout.task}, repeat {rollout.repeat}: {rollout.outcome}{reward}{reason}"]
     latency, tokens = rollout.perf.get("total_latency_ms"), rollout.perf.get("completion_tokens")
+    turns = rollout.perf.get("num_turns")
     facts = [
         *([f"{latency / 1000:,.1f} s"] if isinstance(latency, int | float) else []),
+        *([counted(turns, "turn")] if isinstance(turns, int) and turns > 1 else []),
         *([counted(tokens, "token")] if isinstance(tokens, int) else []),
         *([f"ended: {rollout.end}"] if rollout.end not in (None, "completed") else []),
     ]
     return _safe(" | ".join([*parts, *([", ".join(facts)] if facts else [])]).replace("\n", " "))
 
 
-def _thoughts(text: str, width: int | None, *, unfolded: bool) -> Iterator[str]:
+def _thoughts(text: str, width: int | None, *, unfolded: bool, name: str = THOUGHTS) -> Iterator[str]:
     if unfolded:
-        yield from _section("thoughts", text, width)
+        yield from _section(name, text, width)
         return
     size = f"{counted(len(text), 'character')}, folded; --thoughts shows all"
     first = " ".join(text.split())
     most = (width or 100) - len(_INDENT)
-    yield f"{_INDENT}thoughts ({size})"
+    yield f"{_INDENT}{name} ({size})"
     yield _INDENT * 2 + _safe(textwrap.shorten(first, max(most, 20), placeholder=" …"))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from nemo_gym.tools.config_files import file_specs
 from nemo_gym.verifiers.source_files import python_verifiers
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ _OF_QUESTIONS: Final = (
     "system_instruction",
 )
 """Of ``benchmark.lm_eval``: the data set holds what they made."""
-_LEARNT: Final = ("model.", "benchmark.lm_eval.definition.")
+AGENT_FACTS: Final = "agent_facts"
+"""Key of what the agent says that answers depend on besides its options."""
+_LEARNT: Final = ("model.", "benchmark.lm_eval.definition.", f"{AGENT_FACTS}.")
 """What a run learns: where one side does not know it, that makes no difference."""
 _SHOWN = 100
 
@@ -128,11 +131,13 @@ def identity_of(
     dataset_sha256: str,
     examples_sha256: str | None = None,
     model: Mapping[str, Any] | None,
+    agent_facts: Mapping[str, str] | None = None,
 ) -> Identity:
     """The identity of a run: the listed keys, the data set's digest and the model that answers.
 
     A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
-    the endpoint says about itself, ``None`` if it was not asked.
+    the endpoint says about itself, ``agent_facts`` what the agent says that answers depend on besides its
+    options; each is ``None`` if it was not asked.
     """
     plain = config.model_dump(mode="json")
     generation = _pick(plain, GENERATION_KEYS)
@@ -147,6 +152,8 @@ def identity_of(
         generation["examples_sha256"] = examples_sha256
     if model:
         generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
+    if agent_facts:
+        generation[AGENT_FACTS] = dict(agent_facts)
     scoring = _pick(plain, SCORING_KEYS)
     if harness is not None:
         for key in (*_OF_QUESTIONS, "include_path"):
@@ -155,7 +162,7 @@ def identity_of(
     if judges:
         scoring["judge_models"] = judges
     return Identity(
-        generation=_without_nulls(generation),
+        generation=_without_nulls(_with_tool_digests(generation)),
         scoring=_without_nulls(_with_digests(scoring)),
         model=dict(model) if model else None,
     )
@@ -202,8 +209,20 @@ def _with_digests(scoring: dict[str, Any]) -> dict[str, Any]:
     """The digest of a Python file that grades stands for its text."""
     for spec in python_verifiers(scoring.get("benchmark", {}).get("verifier")):
         if isinstance(spec.get("source"), str):
-            spec["source"] = "sha256:" + hashlib.sha256(spec["source"].encode()).hexdigest()
+            spec["source"] = _digest_of(spec["source"])
     return scoring
+
+
+def _with_tool_digests(generation: dict[str, Any]) -> dict[str, Any]:
+    """The same for Python files that hold tools."""
+    for spec in file_specs(generation["benchmark"]["agent"]):
+        if isinstance(spec.get("source"), str):
+            spec["source"] = _digest_of(spec["source"])
+    return generation
+
+
+def _digest_of(source: str) -> str:
+    return "sha256:" + hashlib.sha256(source.encode()).hexdigest()
 
 
 def _without_nulls(value: Any) -> Any:

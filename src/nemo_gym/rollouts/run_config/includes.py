@@ -12,6 +12,7 @@ from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.harness import names as harness_names
 from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.tools.config_files import file_specs, tool_specs
 from nemo_gym.verifiers.source_files import FILE_KEYS, python_verifiers, read_source, verifier_specs
 
 MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
@@ -100,6 +101,8 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
         named = FILE_KEYS.get(str(spec.get("type")))
         if named is not None and "source" not in spec:
             _absolute(spec, named, folder, cwd)
+    for spec in tool_specs(benchmark.get("agent") if isinstance(benchmark, Mapping) else None):
+        _absolute_tools(spec, folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
     harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
     if isinstance(harness, dict):
@@ -116,16 +119,36 @@ def _is_path(name: Any, folders: Sequence[Path]) -> bool:
 
 
 def with_sources(config: dict[str, Any]) -> dict[str, Any]:
-    """Put the text of each Python file that grades into the config, so that it goes wherever that goes."""
+    """Put the text of each Python file that grades or holds tools into the config, so that it goes along."""
     benchmark = config.get("benchmark")
-    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
-        path = spec.get("path")
-        if isinstance(path, str) and spec.get("source") is None:
-            try:
-                spec |= {"path": os.path.basename(path), "source": read_source(Path(path))}
-            except errors.ConfigError as error:
-                raise errors.ConfigError(f"benchmark.verifier.path: {error}.") from None
+    benchmark = benchmark if isinstance(benchmark, Mapping) else {}
+    for spec in python_verifiers(benchmark.get("verifier")):
+        _read_into(spec, "benchmark.verifier.path")
+    for spec in file_specs(benchmark.get("agent")):
+        _read_into(spec, "benchmark.agent.tools")
     return config
+
+
+def _read_into(spec: dict[str, Any], where: str) -> None:
+    path = spec.get("path")
+    if isinstance(path, str) and spec.get("source") is None:
+        try:
+            spec |= {"path": os.path.basename(path), "source": read_source(Path(path))}
+        except errors.ConfigError as error:
+            raise errors.ConfigError(f"{where}: {error}.") from None
+
+
+def _absolute_tools(spec: dict[str, Any], folder: Path, cwd: Path) -> None:
+    """The file of a toolset, and the words of a command that are files beside the config."""
+    if spec.get("type") == "file" and "source" not in spec:
+        _absolute(spec, "path", folder, cwd)
+    command = spec.get("command")
+    if isinstance(command, list):
+        words = [{"word": word} for word in command]
+        for one in words:
+            if isinstance(one["word"], str) and one["word"].startswith(("./", "../")):
+                _absolute(one, "word", folder, cwd)
+        spec["command"] = [one["word"] for one in words]
 
 
 def _absolute_folders(harness: dict[str, Any], folder: Path, cwd: Path) -> None:

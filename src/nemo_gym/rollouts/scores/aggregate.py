@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from nemo_gym.agents.tool_calls import TOOL_ERRORS, TOOL_RESULTS_CUT
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.policy.reasoning import MORE_TOKENS
 from nemo_gym.rollouts.run_config.judge_schema import TokenPrices
@@ -75,6 +76,7 @@ def aggregate(
         groups=tuple(grouped),
         judges=_judges(columns, prices or {}),
         until=None if until is None else until.to_json(),
+        tools=_tools(columns, of_perf or {}),
     )
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
     files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")
@@ -155,6 +157,18 @@ def _tokens(columns: Columns, perf: Mapping[str, float]) -> dict[str, float]:
     if columns.thoughts["answers"]:
         found["reasoning_answers"] = columns.thoughts["answers"]
         found |= {name: columns.thoughts[name] for name in cols.THOUGHTS}
+    return found
+
+
+def _tools(columns: Columns, perf: Mapping[str, float]) -> dict[str, float]:
+    """Calls of tools in measured rollouts, and what went wrong with them; empty where no tool was called."""
+    calls = perf.get("total/num_tool_calls", 0)
+    if not calls:
+        return {}
+    found = {"turns": perf.get("total/num_turns", 0), "calls": calls}
+    for name, column in (("errors", TOOL_ERRORS), ("cut", TOOL_RESULTS_CUT)):
+        if column in columns.extra:
+            found[name] = sum(columns.measured(columns.extra[column]))
     return found
 
 

@@ -21,6 +21,9 @@ ENDS = {
     "content_filter": "withheld by a content filter",
     "refusal": "refused by the model",
     "tool_calls": "waiting for tools",
+    "turn_limit": "stopped at the limit of turns",
+    "token_limit": "stopped at the limit of tokens of all turns",
+    "time_limit": "stopped at the limit of time",
     "unstated": "without a stated end",
     "other": "ended for another reason",
 }
@@ -127,6 +130,9 @@ class Summary:
     until: Mapping[str, Any] | None = None
     """Of a run that may stop early: ``rule``, ``seed``, ``tasks_used``, ``outcome``, ``score`` and
     ``difference`` with their limits, ``sentence``."""
+    tools: Mapping[str, float] = field(default_factory=dict)
+    """``turns``, ``calls`` of tools, of those ``errors``, and results that were ``cut``; empty where no tool
+    was called."""
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""
@@ -141,6 +147,7 @@ class Summary:
             "groups": [group.to_json() for group in self.groups],
             "tokens": dict(self.tokens),
             "judges": {name: dict(use) for name, use in self.judges.items()},
+            "tools": dict(self.tools),
             "latency_ms": dict(self.latency_ms),
             "run": dict(self.run),
             "notes": list(self.notes),
@@ -213,6 +220,7 @@ class Summary:
                 f"{counted(sum(coverage.failure_classes.values()), 'attempt')}: {classes}" if classes else "",
             ),
             ("tokens", self._tokens()),
+            ("tools", self._tools()),
             ("time", self._time()),
         ]
 
@@ -250,6 +258,15 @@ class Summary:
             words += f"; thoughts in {counted(round(answers), 'answer')}: {thought}"
             words += counted(round(chars), "character")
         return words
+
+    def _tools(self) -> str:
+        if not self.tools:
+            return ""
+        calls, turns = round(self.tools["calls"]), round(self.tools["turns"])
+        words = f"{counted(calls, 'call')} in {counted(turns, 'turn')}, "
+        words += counted(round(self.tools.get("errors", 0)), "error")
+        cut = round(self.tools.get("cut", 0))
+        return f"{words}, {counted(cut, 'result')} cut" if cut else words
 
     def _time(self) -> str:
         seconds = self.run.get("seconds")
@@ -289,6 +306,7 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
             notes=tuple(found["notes"]),
             judges=found.get("judges", {}),
             until=found.get("until"),
+            tools=found.get("tools", {}),
             metrics={
                 name: MeasuredMetric(**_known(MeasuredMetric, metric))
                 for name, metric in found.get("metrics", {}).items()

@@ -1,0 +1,47 @@
+"""Where the tools of a rollout run: in the sandbox that the config names, or as the user's own programs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from nemo_gym.sandbox.interpreter import describe, own_python
+from nemo_gym.sandbox.options import SandboxOptions
+from nemo_gym.sandbox.protocol import Limits, Sandbox
+from nemo_gym.sandbox.registry import load_sandbox
+from nemo_gym.tools.calling import RolloutPlace
+from nemo_gym.tools.plain_programs import PlainPrograms
+from nemo_gym.types import Row
+
+
+class Places:
+    """Makes the place of each rollout."""
+
+    def __init__(self, spec: Mapping[str, Any] | None, *, needed: bool, where: str) -> None:
+        """``needed``: code of the model will run. Raises `ConfigError` for a sandbox that cannot be had."""
+        self._sandbox: Sandbox = PlainPrograms()
+        self._limits = Limits()
+        self._python = sys.executable
+        self._options: SandboxOptions | None = None
+        if spec is not None or needed:
+            self._sandbox = load_sandbox(spec, where=where)
+            options = {key: value for key, value in (spec or {}).items() if key != "type"}
+            self._options = SandboxOptions.model_validate(options)
+            self._limits = self._options.limits
+            self._python = "python3"
+
+    @asynccontextmanager
+    async def open(self, row: Row | None, *, output_bytes: int) -> AsyncIterator[RolloutPlace]:
+        """A place with a folder of its own; leaving it ends everything that runs there."""
+        async with self._sandbox.open() as session:
+            yield RolloutPlace(session, self._python, output_bytes, self._limits, self._sandbox, row)
+
+    async def facts(self) -> dict[str, str]:
+        """The Python of the sandbox, where there is one. Raises `SandboxError`."""
+        if self._options is None:
+            return {}
+        found = await asyncio.to_thread(describe, self._options.python or own_python())
+        return {"sandbox": f"python {found.version} sha256:{found.digest}"}
