@@ -15,6 +15,7 @@ from tests.engines import engine_python, harness_python, shared_cache, tiny_mode
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
+from nemo_gym.agents.registry import load_agent
 from nemo_gym.serving import models
 
 BENCHMARK = """\
@@ -468,6 +469,7 @@ def agent_with_tools(page: Page) -> None:
 
 def agents(page: Page) -> None:
     """The toolset of the page is in a package, and the model rolls its die."""
+    load_agent(page.yaml()["agent"])
     worlds.model_server(page, script=[[["roll", {}]], "{result}"])
     page.environ["PYTHONPATH"] = str(page.folder / "installed")
     page.write("installed/my_package/__init__.py", "")

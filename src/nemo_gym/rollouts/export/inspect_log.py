@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.rollouts.export.exported import ExportedOutput
+from nemo_gym.rollouts.export.inspect_turns import turn_messages
 from nemo_gym.rollouts.reading.recorded import RecordedRollout
 
 SCORER = "reward"
@@ -111,12 +112,16 @@ def _sample(output: ExportedOutput, rollout: RecordedRollout) -> dict[str, Any]:
         {"id": _id(f"{sample} {number}"), "role": _role(message["role"]), "content": message["content"]}
         for number, message in enumerate(rollout.prompt)
     ]
+    turns = [
+        {"id": _id(f"{sample} turn {number}"), **message}
+        for number, message in enumerate(turn_messages(rollout.turns))
+    ]
     found: dict[str, Any] = {
         "id": rollout.task + 1,
         "epoch": rollout.repeat + 1,
         "input": messages or "",
         "target": rollout.expected or "",
-        "messages": [*messages, *([answer] if answer else [])],
+        "messages": [*messages, *turns, *([answer] if answer else [])],
         "output": _output(output, rollout, answer),
         "scores": {},
         "metadata": {"outcome": rollout.outcome, "verdict": dict(rollout.verdict)},

@@ -61,6 +61,8 @@ class RecordedRollout:
     answer: str = ""
     steps: list[dict[str, str]] = field(default_factory=list)
     """Tool calls and their results, of all turns where the agent made them; each ``kind`` and ``content``."""
+    turns: list[Mapping[str, Any]] = field(default_factory=list)
+    """The same as it is recorded, an entry for each turn; empty where the agent called no tools."""
     end: str | None = None
     """How the answer ended (`nemo_gym.types.AnswerEnd`)."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +135,7 @@ class RolloutReader:
         reward: float | None = None,
     ) -> RecordedRollout:
         found = Answer.of_row(row, source=self._source)
+        turns = turns_of(found.agent)
         expected = as_text(found.task.get(self._expected_field))
         extracted = as_text(row.get("extracted_answer"))
         return RecordedRollout(
@@ -146,7 +149,8 @@ class RolloutReader:
             prompt=_before_the_answer(found),
             thoughts=reasoning_text(found.response),
             answer=output_text(found.response),
-            steps=turn_steps(turns) if (turns := turns_of(found.agent)) else _steps(found.response),
+            steps=turn_steps(turns) if turns else _steps(found.response),
+            turns=turns,
             end=answer_end(found.response),
             verdict={name: row.get(name) for name in row.get(VERDICT_FIELDS) or ()},
             perf=found.perf,

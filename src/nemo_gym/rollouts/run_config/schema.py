@@ -188,6 +188,8 @@ class RunConfig(Strict):
             request_body(self.policy_api, "", {"input": "", **self.responses_create_params.given()})
         except CannotBeSentError as error:
             raise ValueError(f"responses_create_params: {error}") from None
+        if self.policy_api == "completions" and self.benchmark.agent["type"] == "tools":
+            raise ValueError("policy_api: the completions API has no tools; the agent 'tools' needs another")
         return self
 
     @model_validator(mode="after")

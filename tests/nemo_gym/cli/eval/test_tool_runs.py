@@ -17,6 +17,7 @@ from tests.result_rows import benchmark_config
 from nemo_gym.cli.main import gym
 from nemo_gym.errors import ConfigError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_gym.rollouts.scores.summary import load_summary
 
 pytestmark = pytest.mark.services
@@ -153,6 +154,26 @@ def test_a_preview_shows_the_tools_and_a_broken_file_is_refused(tmp_path: Path) 
     (tmp_path / "b" / "tools.py").unlink()
     ran = CliRunner().invoke(gym, ["eval", "preview", "-c", str(path)])
     assert "benchmark.agent.tools: there is no file" in str(ran.exception)
+
+
+def test_tools_go_where_the_config_goes_and_need_an_api_that_has_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "b")
+    described = path.read_text().replace(
+        '"path": "tools.py"',
+        '"path": "tools.py"}, {"type": "mcp", "command": ["python3", "./server.py", "x"]',
+    )
+    path.write_text(described.replace(', "stateless": false', ""))
+    given = ["-m", "m", "--model-url", "http://127.0.0.1:9/v1"]
+    loaded = load_run_config([str(path)], None, [], search_dirs=[], cwd=tmp_path, user_env=False).config
+    file, mcp = loaded.to_plain()["benchmark"]["agent"]["tools"]
+    assert (file["path"], file["source"]) == ("tools.py", TOOLS)
+    assert mcp["command"] == ["python3", str(tmp_path / "b" / "server.py"), "x"]
+    write(tmp_path / "b")
+    ran = CliRunner().invoke(
+        gym,
+        ["eval", "run", "-c", str(path), *given, "policy_api=completions", "-o", str(tmp_path / "o.jsonl")],
+    )
+    assert "the completions API has no tools" in str(ran.exception)
 
 
 def test_a_killed_rollout_goes_on_from_its_last_turn_and_asks_nothing_twice(tmp_path: Path) -> None:

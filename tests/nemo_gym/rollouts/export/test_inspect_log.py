@@ -10,6 +10,7 @@ from tests.engines import CACHE
 from tests.nemo_gym.rollouts.export.outputs import THOUGHTS, exported
 
 from nemo_gym.rollouts.export.inspect_log import write_inspect
+from nemo_gym.rollouts.export.inspect_turns import turn_messages
 from nemo_runs.environments import installing
 from nemo_runs.environments.installing import EnvironmentRecipe, PinsFile
 
@@ -31,6 +32,9 @@ for path in sys.argv[1:]:
     metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
     found.append([log.status, log.eval.model, log.eval.task, metrics, samples])
 print(json.dumps(found))
+from inspect_ai.model import ChatMessageAssistant, ChatMessageTool
+for message in json.loads(sys.stdin.read()):
+    (ChatMessageTool if message["role"] == "tool" else ChatMessageAssistant).model_validate(message)
 """
 
 
@@ -43,6 +47,34 @@ def test_a_log_holds_each_rollout_once(tmp_path: Path) -> None:
     assert len([name for name in names if name.startswith("samples/")]) == len(summaries) == 6
     assert first["messages"][-1]["content"][0] == {"type": "reasoning", "reasoning": THOUGHTS}
     assert first["scores"]["reward"]["explanation"] == "understood was 0, expected was 0"
+
+
+TURNS = [
+    {
+        "output": [
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "I add."}]},
+            {"type": "function_call", "call_id": "1", "name": "add", "arguments": '{"a": 1}'},
+            {"type": "function_call", "call_id": "2", "name": "add", "arguments": "{bad"},
+        ],
+        "calls": [
+            {"call_id": "1", "name": "add", "result": "1"},
+            {"call_id": "2", "name": "add", "result": "not JSON", "error": True},
+        ],
+    },
+    {"output": [{"type": "message", "content": [{"type": "output_text", "text": "1"}]}], "calls": []},
+]
+
+
+def test_turns_with_tools_are_messages() -> None:
+    asked, first, second = turn_messages(TURNS)
+    assert asked["content"][0] == {"type": "reasoning", "reasoning": "hm"}
+    assert asked["tool_calls"][0]["arguments"] == {"a": 1}
+    assert asked["tool_calls"][1]["arguments"] == {"invalid_arguments": "{bad"}
+    assert "Expecting property name" in asked["tool_calls"][1]["parse_error"]
+    assert first == {"role": "tool", "content": "1", "tool_call_id": "1", "function": "add"}
+    assert second["error"]["message"] == "not JSON"
+    assert list(turn_messages([])) == []
 
 
 def test_unpublished_rows_are_not_in_it(tmp_path: Path) -> None:
@@ -60,7 +92,8 @@ def test_inspect_reads_them(tmp_path: Path) -> None:
     python = installing.python_of(installing.install(recipe, CACHE, report=print))
     paths = [write_inspect(exported(tmp_path / name, name), tmp_path / "out") for name in ("sums", "gpqa")]
     argv = [str(python), "-c", READ, *map(str, paths)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    turns = json.dumps(list(turn_messages(TURNS)))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, input=turns)
     assert done.returncode == 0, done.stderr
     sums, gpqa = json.loads(done.stdout.splitlines()[-1])
     assert sums[:3] == ["cancelled", "org/model-1", "sums"]
