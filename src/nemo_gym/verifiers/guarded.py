@@ -12,7 +12,14 @@ from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verdict, Veri
 from nemo_runs.extensions import entry_points
 
 FAILURE = "verifier_error"
-_DECLARED = ("metrics", "graded_ends", "grades_at_once", "grades_stored_answers", "aggregates_unscored")
+_DECLARED = (
+    "metrics",
+    "graded_ends",
+    "grades_at_once",
+    "grades_stored_answers",
+    "aggregates_unscored",
+    "graded_with",
+)
 _OF_A_RUN = ("start", "close")
 _OF_MANY = ("grade_group", "aggregate")
 

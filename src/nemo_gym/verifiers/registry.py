@@ -85,6 +85,15 @@ def declared_metrics(verifier: object) -> Mapping[str, MetricInfo]:
     return cast("Mapping[str, MetricInfo]", getattr(verifier, "metrics", {}))
 
 
+def graded_with(verifier: object) -> Mapping[str, str]:
+    """Digests, by name, of what grades depend on and the options do not hold, such as the answers in a file.
+
+    A verifier has them in ``graded_with``; they are kept in the manifest, and other ones are another grading.
+    """
+    found: object = getattr(verifier, "graded_with", None)
+    return cast("Mapping[str, str]", found) if isinstance(found, Mapping) else {}
+
+
 def _is_declared(item: tuple[object, object]) -> bool:
     name, info = item
     return isinstance(name, str) and bool(name) and isinstance(info, MetricInfo)

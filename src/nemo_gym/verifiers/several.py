@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from nemo_gym.types import Episode, Estimate, GradedRollout, MetricInfo, Policy, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import (
     declared_metrics,
+    graded_with,
     grades_at_once,
     grades_stored_answers,
     load_verifier,
@@ -64,6 +65,11 @@ class SeveralVerifier:
         self.grades_at_once = all(map(grades_at_once, everyone))
         self.grades_stored_answers = all(map(grades_stored_answers, everyone))
         self.graded_ends = frozenset[str]().union(*(getattr(one, "graded_ends", ()) for one in everyone))
+        self.graded_with = {
+            f"{name}/{key}": digest
+            for name, one in self.verifiers.items()
+            for key, digest in graded_with(one).items()
+        }
         self.metrics = dict(self._declared())
         self.grade_group: Callable[[Sequence[GradedRollout]], _Values] | None = None
         self.aggregate: Callable[[Iterable[GradedRollout]], _Values] | None = None

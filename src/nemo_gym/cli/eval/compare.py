@@ -11,6 +11,7 @@ from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 
 if TYPE_CHECKING:
+    from nemo_gym.rollouts.scores.aggregate_pairs import PairedAggregate
     from nemo_gym.rollouts.scores.compare import Comparison, Comparisons, Paired
     from nemo_gym.rollouts.scores.compare_many import RunComparison
 
@@ -86,6 +87,8 @@ def _print(found: Comparisons) -> None:
         table.add_row(*_row(comparison.benchmark, comparison.paired))
         for name, paired in comparison.metrics.items():
             table.add_row(*_row(f"  {name}", paired, shares=False))
+        for name, aggregate in comparison.aggregates.items():
+            table.add_row(*_aggregate_row(f"  {name}", aggregate, comparison.paired.tasks))
         for by, groups in comparison.groups.items():
             for group, paired in groups.items():
                 table.add_row(*_row(f"  {by}={group}", paired))
@@ -123,6 +126,15 @@ def _row(name: str, paired: Paired, *, shares: bool = True) -> list[str]:
         f"{paired.same:,}",
         paired.sentence,
     ]
+
+
+def _aggregate_row(name: str, paired: PairedAggregate, tasks: int) -> list[str]:
+    """A metric of whole runs, of which no single task is better or worse."""
+    known = paired.low is not None and paired.high is not None
+    interval = f"{paired.low:+.4g} to {paired.high:+.4g}" if known else "-"
+    values = [f"{paired.value_a:.4g}", f"{paired.value_b:.4g}", f"{paired.difference:+.4g}"]
+    independent = " (taken as independent)" if paired.method == "independent" else ""
+    return [name, *values, interval, f"{tasks:,}", "-", "-", "-", f"{paired.sentence}{independent}"]
 
 
 def _notes(comparison: Comparison) -> list[str]:

@@ -35,6 +35,7 @@ from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
+from nemo_gym.verifiers.registry import graded_with
 from nemo_runs.clock import SecondsClock
 from nemo_runs.counts import counted
 
@@ -251,6 +252,7 @@ class CollectorRun:
             examples_sha256=facts.examples_sha256,
             model=model.to_json() if model else None,
             agent_facts=agent_facts,
+            graded_with=graded_with(prepared.verifier.inner),
         )
         store = self._disk_wait.wait(
             lambda: OutputStore.open(

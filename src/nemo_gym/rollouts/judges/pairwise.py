@@ -99,6 +99,7 @@ class PairwiseVerifier:
         self._reference = (
             None if self.options.reference is None else ReferenceRun(Path(self.options.reference))
         )
+        self.graded_with = {} if self._reference is None else {"reference_sha256": self._reference.sha256}
         self.metrics = {
             "win": MetricInfo(higher_is_better=True, low=0.0, high=1.0),
             "tie": _SHARE,
@@ -211,6 +212,9 @@ class ReferenceRun:
             raise ConfigError(f"reference: {path} cannot be read ({reason})") from error
         if not self._answers:
             raise ConfigError(f"reference: {path} has no answers; name the rollouts.jsonl of a run")
+        ordered = {question: sorted(found.items()) for question, found in sorted(self._answers.items())}
+        self.sha256 = hashlib.sha256(json.dumps(ordered).encode()).hexdigest()
+        """Of questions and answers; grades and the order of rows are not in it."""
 
     def answer(self, task: Task) -> str | None:
         """The answer to the same question, of the same repeat where there is one."""

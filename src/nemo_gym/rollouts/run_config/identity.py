@@ -100,7 +100,7 @@ _OF_QUESTIONS: Final = (
 """Of ``benchmark.lm_eval``: the data set holds what they made."""
 AGENT_FACTS: Final = "agent_facts"
 """Key of what the agent says that answers depend on besides its options."""
-_LEARNT: Final = ("model.", "benchmark.lm_eval.definition.", f"{AGENT_FACTS}.")
+_LEARNT: Final = ("model.", "benchmark.lm_eval.definition.", f"{AGENT_FACTS}.", "graded_with.")
 """What a run learns: where one side does not know it, that makes no difference."""
 _SHOWN = 100
 
@@ -132,12 +132,14 @@ def identity_of(
     examples_sha256: str | None = None,
     model: Mapping[str, Any] | None,
     agent_facts: Mapping[str, str] | None = None,
+    graded_with: Mapping[str, str] | None = None,
 ) -> Identity:
     """The identity of a run: the listed keys, the data set's digest and the model that answers.
 
     A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
     the endpoint says about itself, ``agent_facts`` what the agent says that answers depend on besides its
-    options; each is ``None`` if it was not asked.
+    options, ``graded_with`` digests of what the verifier compares answers with besides its options; each is
+    ``None`` if it was not asked.
     """
     plain = config.model_dump(mode="json")
     generation = _pick(plain, GENERATION_KEYS)
@@ -158,6 +160,8 @@ def identity_of(
     if harness is not None:
         for key in (*_OF_QUESTIONS, "include_path"):
             scoring["benchmark"]["lm_eval"].pop(key)
+    if graded_with:
+        scoring["graded_with"] = dict(graded_with)
     judges = {name: _pick(judge, JUDGE_KEYS) for name, judge in scoring.pop("judge_models").items()}
     if judges:
         scoring["judge_models"] = judges

@@ -21,6 +21,7 @@ from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.output.outputs_at import outputs_at
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
+from nemo_gym.rollouts.scores.aggregate_pairs import ComparedRun, PairedAggregate, paired_aggregates
 from nemo_gym.rollouts.scores.columns import Columns
 from nemo_gym.rollouts.scores.group_scores import members, task_rows
 from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
@@ -91,6 +92,8 @@ class Comparison:
     """Settings that differ, as ``policy_model_name: "x" → "y"``."""
     metrics: Mapping[str, Paired] = field(default_factory=dict)
     """The verifier's metrics that both runs have, over the tasks that have a value on both sides."""
+    aggregates: Mapping[str, PairedAggregate] = field(default_factory=dict)
+    """The metrics of tasks and of whole runs that both runs have."""
     groups: Mapping[str, Mapping[str, Paired]] = field(default_factory=dict)
     """Field → value → the rewards of the tasks whose rows have it, for the ``group_by`` of either run."""
 
@@ -106,6 +109,7 @@ class Comparison:
             "unpaired_b": self.unpaired_b,
             "differs": self.differs,
             "metrics": {name: _in_json(paired) for name, paired in self.metrics.items()},
+            "aggregates": {name: paired.to_json() for name, paired in self.aggregates.items()},
             "groups": {
                 by: {group: _in_json(paired) for group, paired in groups.items()}
                 for by, groups in self.groups.items()
@@ -187,8 +191,14 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
         sum(math.isnan(x) and not math.isnan(y) for x, y in means),
         differences(left.generation, right.generation),
         _metrics(a, b, columns_a, columns_b),
+        paired_aggregates(_compared(a, left, columns_a), _compared(b, right, columns_b)),
         _groups(a, b, left.num_repeats, means),
     )
+
+
+def _compared(paths: RolloutPaths, known: OutputManifest, columns: Columns) -> ComparedRun:
+    summary = load_summary(paths)
+    return ComparedRun(paths, known, columns, {} if summary is None else summary.metrics)
 
 
 @dataclass(frozen=True, slots=True)

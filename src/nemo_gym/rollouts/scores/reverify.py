@@ -35,7 +35,7 @@ from nemo_gym.rollouts.scores.grading_pass import GradingJournal, grade_all
 from nemo_gym.rollouts.scores.summary import Summary
 from nemo_gym.rollouts.scores.whole_answers import load_grader
 from nemo_gym.types import Row, Verifier
-from nemo_gym.verifiers.registry import grades_stored_answers
+from nemo_gym.verifiers.registry import graded_with, grades_stored_answers
 from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.counts import counted
 from nemo_runs.durable import disk
@@ -127,6 +127,8 @@ def reverify(
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
+    if digests := graded_with(verifier.inner):
+        scoring = {**scoring, "graded_with": dict(digests)}
     target = paths if output is None else _new_output(paths, output, scoring)
     with contextlib.closing(verifier), _owned(paths):
         pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})

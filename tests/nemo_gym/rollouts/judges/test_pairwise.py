@@ -10,7 +10,7 @@ from tests.verifier_answers import graded, spoken
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.judges.pairwise import PairwiseVerifier, ReferenceRun
 from nemo_gym.types import RolloutFailedError, Task
-from nemo_gym.verifiers.registry import load_verifier
+from nemo_gym.verifiers.registry import graded_with, load_verifier
 
 ROW = {"question": "Why?", "reference": "Since it is so."}
 
@@ -135,3 +135,22 @@ def test_agreement_with_people():
         ({"question": "?", "reference": "good", "human": "answer"}, "x"),
     ]
     assert verifier.inner.aggregate(graded(verifier, answers))["kappa"].value == pytest.approx(0.0)
+
+
+def test_the_answers_of_the_reference_run_are_part_of_the_grading_and_their_grades_are_not(tmp_path):
+    def digest(name, text="old", reward=1.0, order=(0, 1)):
+        results = {(task, 0): result(f"{text} {task}", reward=reward) for task in order}
+        output = write_output(tmp_path / name, results, tasks=2, repeats=1).output
+        return graded_with(load(saying("x"), reference=str(output)))["reference_sha256"]
+
+    first = digest("a")
+    assert digest("b", reward=0.0, order=(1, 0)) == first
+    assert digest("c", text="new") != first
+    assert graded_with(load(saying("x"))) == {}
+    output = str(tmp_path / "a" / "rollouts.jsonl")
+    several = {
+        "type": "several",
+        "score": "first",
+        "verifiers": {"first": {"type": "pairwise", "reference": output}, "second": {"type": "match"}},
+    }
+    assert graded_with(load_verifier(several, {"judge": saying("x")})) == {"first/reference_sha256": first}
