@@ -23,7 +23,7 @@ from nemo_gym.verifiers.registry import VERIFIERS
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 SECTIONS: dict[str, list[tuple[PluginKind, str]]] = {
     "verifiers.md": [(VERIFIERS, name) for name in VERIFIERS.built_in],
-    "agents.md": [(AGENTS, "tools"), *((TOOLS, name) for name in TOOLS.built_in)],
+    "agents.md": [(AGENTS, "tools"), (AGENTS, "bfcl"), *((TOOLS, name) for name in TOOLS.built_in)],
 }
 """Page -> what has a table there."""
 _HEAD = "| Option | Default | Meaning |\n| --- | --- | --- |\n"

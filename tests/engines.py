@@ -12,6 +12,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from nemo_gym.bfcl import environment as bfcl
 from nemo_gym.harness import environment as harness
 from nemo_helix_server.engines import catalogue, environments, machine, sources
 
@@ -40,6 +41,12 @@ def engine_python(name: str) -> Path:
 def harness_python() -> Path:
     """The interpreter that has lm-eval; installed, if it is not there, before a test counts its time."""
     return harness.ensure_python(print, {"XDG_CACHE_HOME": str(CACHE.parent)})
+
+
+@cache
+def bfcl_python() -> Path:
+    """The interpreter that has bfcl-eval, likewise."""
+    return bfcl.ensure_python(print, {"XDG_CACHE_HOME": str(CACHE.parent)})
 
 
 def engine_environ() -> dict[str, str]:

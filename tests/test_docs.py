@@ -236,7 +236,9 @@ def test_every_option_of_a_verifier_is_documented_with_its_default_and_no_other(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(AGENTS, "tools"), *((TOOLS, name) for name in TOOLS.built_in)], ids=str
+    ("kind", "name"),
+    [(AGENTS, "tools"), (AGENTS, "bfcl"), *((TOOLS, name) for name in TOOLS.built_in)],
+    ids=str,
 )
 def test_every_option_of_an_agent_and_its_tools_is_documented_with_its_default_and_no_other(kind, name):
     text = (REFERENCE / "agents.md").read_text(encoding="utf-8")

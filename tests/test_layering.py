@@ -67,7 +67,7 @@ LAYERS = {
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
         "sandbox",
         "tools",
-        "agents verifiers harness serving services chain notices",
+        "agents verifiers harness bfcl serving services chain notices",
         "rollouts",
         "orchestration",
         "api",

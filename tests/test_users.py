@@ -19,6 +19,7 @@ API = {
     "nemo_gym.sandbox.protocol": "what agents and verifiers of others run code with",
     "nemo_gym.sandbox.registry.load_sandbox": "the same",
     "nemo_gym.sandbox.session.StartedProgram": "the same",
+    "nemo_gym.bfcl.rows.write_rows": "what the prepare script of the benchmark bfcl calls",
     "nemo_runs.clock.MovableClock": "a clock for tests",
     "nemo_helix_plugin.client": "the SDK",
     "nemo_helix_server.store.migrations.versions": "run by alembic, by name",

@@ -1,4 +1,4 @@
-"""Agents by type: ``single_turn``, ``tools``, and what the entry-point group ``nemo_gym.agents`` offers."""
+"""Agents by type: the built-in ones, and whatever the entry-point group ``nemo_gym.agents`` offers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ AGENTS = plugins.PluginKind(
     noun="agent",
     group="nemo_gym.agents",
     built_in={
+        "bfcl": "nemo_gym.bfcl.agent:BfclAgent",
         "lm_eval": "nemo_gym.harness.agent:HarnessAgent",
         "multi_turn": "nemo_gym.agents.multi_turn:MultiTurnAgent",
         "single_turn": "nemo_gym.agents.single_turn:SingleTurnAgent",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,11 +31,21 @@ class GradingProcesses:
     """
 
     def __init__(
-        self, target: str, arguments: Mapping[str, Any], *, time_limit: float, count: int = 2
+        self,
+        target: str,
+        arguments: Mapping[str, Any],
+        *,
+        time_limit: float,
+        count: int = 2,
+        python: Sequence[str] = (sys.executable,),
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        """``python``: an interpreter with its options, which has orjson; ``environ``: its variables."""
         self._setup = orjson.dumps({"target": target, "arguments": arguments, "time_limit": time_limit})
         self._time_limit = time_limit
         self._count = count
+        self._argv = [*python, "-m", PROGRAM]
+        self._environ = environ
         self._threads: ThreadPoolExecutor | None = None
         self._idle: list[LineProgram] = []
         weakref.finalize(self, _end_all, self._idle)
@@ -53,7 +63,7 @@ class GradingProcesses:
     def _call(self, request: Mapping[str, Any]) -> Any:
         body = orjson.dumps(request, default=str)
         idle = self._idle.pop() if self._idle else None
-        process = idle or LineProgram([sys.executable, "-m", PROGRAM])
+        process = idle or LineProgram(self._argv, environ=self._environ)
         try:
             if idle is not None:
                 answer = process.ask(body, within=self._time_limit)

@@ -14,6 +14,7 @@ VERIFIERS = plugins.PluginKind(
     noun="verifier",
     group="nemo_gym.verifiers",
     built_in={
+        "bfcl": "nemo_gym.bfcl.verifier:BfclVerifier",
         "lm_eval": "nemo_gym.harness.verifier:HarnessVerifier",
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",

@@ -1,0 +1,40 @@
+"""The parts of bfcl-eval that are used, imported without the clients of hosted models.
+
+Its checker wants the table of all models, which imports all clients, for one word about each: whether dots in
+names of functions become underscores. Its loaders want parsers of Java and JavaScript, which read answers
+that are text. Modules that hold just that replace them; everything else is the package's own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+MODEL = "model"
+"""The name under which the model is known to the package."""
+
+
+def _stand_in(name: str, **contents: Any) -> None:
+    module = ModuleType(name)
+    vars(module).update(contents)
+    sys.modules[name] = module
+
+
+def _refuse(*_arguments: Any) -> Any:
+    raise NotImplementedError("answers that are text are not read")
+
+
+def use_package() -> None:
+    """Make the package importable. It makes folders when it is imported, which go when this process ends."""
+    folder = tempfile.mkdtemp(prefix="gym-bfcl-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["BFCL_PROJECT_ROOT"] = folder
+    mapping = {MODEL: SimpleNamespace(underscore_to_dot=True)}
+    _stand_in("bfcl_eval.constants.model_config", MODEL_CONFIG_MAPPING=mapping)
+    _stand_in("bfcl_eval.model_handler.parser.java_parser", parse_java_function_call=_refuse)
+    _stand_in("bfcl_eval.model_handler.parser.js_parser", parse_javascript_function_call=_refuse)
