@@ -101,6 +101,8 @@ class ToolLoop:
             if end is not None:
                 return self._episode(turn.response, end)
             await self._call_all(turn, calls)
+            if self._seconds_left() <= 0:
+                return self._episode(turn.response, "time_limit")
 
     async def _next_turn(self) -> _Turn:
         """The next answer: one that is stored, else the model's."""

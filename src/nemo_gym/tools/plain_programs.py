@@ -6,6 +6,7 @@ They have the environment of this process and a folder of their own, and are end
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
 import time
@@ -14,7 +15,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 from nemo_gym.sandbox.folders import write_files
 from nemo_gym.sandbox.protocol import (
@@ -33,6 +33,7 @@ _MARKER = "GYM_TOOL_PROGRAM"
 """The environment variable by which what a program started is found, in whatever session that runs."""
 _OF_SIGNALS = 128
 """What a shell adds to the number of the signal that ended a program."""
+_BLOCK = 1 << 16
 _KEPT_OF_ERRORS = 4096
 """Bytes of standard error that are kept of a program that ended."""
 
@@ -69,63 +70,73 @@ class _PlainSession:
         limits: Limits | None = None,
     ) -> Completed:
         write_files(self._folder, files or {})
-        process = await _PlainProcess.start(argv, self._folder, (limits or Limits()).output_bytes)
-        self._started.append(process)
-        return await process.run(stdin, (limits or Limits()).seconds)
+        given = limits or Limits()
+        process = await self._start(argv, given.output_bytes, given.output_bytes)
+        return await process.run(stdin, given)
 
     async def start(self, argv: Sequence[str], *, limits: Limits | None = None) -> LineProcess:
-        process = await _PlainProcess.start(argv, self._folder, (limits or Limits()).output_bytes)
-        self._started.append(process)
-        return process
+        return await self._start(argv, (limits or Limits()).output_bytes, _KEPT_OF_ERRORS)
 
     async def close(self) -> None:
         for process in self._started:
             await process.stop()
 
+    async def _start(self, argv: Sequence[str], longest_line: int, errors: int) -> _PlainProcess:
+        process = await _PlainProcess.start(argv, self._folder, longest_line, errors)
+        self._started.append(process)
+        return process
+
 
 class _PlainProcess:
-    """One program; its standard error goes to a file, so that it never waits for a reader."""
+    """One program; its standard error is read all the time, so that it never waits for a reader."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, errors: IO[bytes]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, errors: int) -> None:
+        assert process.stderr is not None
         self._process = process
         self._mark = mark
-        self._errors = errors
+        self._errors = asyncio.create_task(_end_of(process.stderr, errors))
         self._identity = _identity(process.pid)
         self._began = time.monotonic()
         self._completed: Completed | None = None
         self._stopping = asyncio.Lock()
 
     @classmethod
-    async def start(cls, argv: Sequence[str], folder: Path, longest_line: int) -> _PlainProcess:
+    async def start(cls, argv: Sequence[str], folder: Path, longest_line: int, errors: int) -> _PlainProcess:
         mark = uuid.uuid4().hex
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is open for as long as the program lives
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                cwd=folder,
-                env={**os.environ, _MARKER: mark},
-                start_new_session=True,
-                limit=longest_line,
-            )
-        except BaseException:
-            errors.close()
-            raise
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=folder,
+            env={**os.environ, _MARKER: mark},
+            start_new_session=True,
+            limit=longest_line,
+        )
         return cls(process, mark, errors)
 
-    async def run(self, stdin: bytes, seconds: float) -> Completed:
-        """Let it run to its end, for ``seconds`` at most."""
-        out, in_time = b"", True
+    async def run(self, stdin: bytes, limits: Limits) -> Completed:
+        """Let it run to its end, for a time."""
+        assert self._process.stdout is not None
+        out, whole, in_time = b"", True, True
         try:
-            async with asyncio.timeout(seconds):
-                out, _ = await self._process.communicate(stdin)
+            async with asyncio.timeout(limits.seconds):
+                feeding = asyncio.create_task(self._feed(stdin))
+                out, whole = await _beginning_of(self._process.stdout, limits.output_bytes)
+                await feeding
+                await self._process.wait()
         except TimeoutError:
             in_time = False
         ended = await self.stop()
         limit: LimitName | None = None if in_time else "seconds"
-        return Completed(ended.returncode, out, ended.stderr, ended.seconds, limit)
+        return Completed(ended.returncode, out, ended.stderr, ended.seconds, limit, not whole)
+
+    async def _feed(self, stdin: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(stdin)
+            await self._process.stdin.drain()
+        self._process.stdin.close()
 
     async def write_line(self, line: bytes) -> None:
         assert self._process.stdin is not None
@@ -154,12 +165,26 @@ class _PlainProcess:
         ended = await self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _KEPT_OF_ERRORS))
-        words = self._errors.read()
-        self._errors.close()
+        words = await self._errors
         took = time.monotonic() - self._began
         return Completed(ended if ended >= 0 else _OF_SIGNALS - ended, b"", words, took)
+
+
+async def _end_of(stream: asyncio.StreamReader, size: int) -> bytes:
+    """The last bytes of a stream, once it has ended."""
+    kept = b""
+    while block := await stream.read(_BLOCK):
+        kept = (kept + block)[-size:]
+    return kept
+
+
+async def _beginning_of(stream: asyncio.StreamReader, size: int) -> tuple[bytes, bool]:
+    """The first bytes of a stream, once it has ended, and whether that is all."""
+    kept, length = bytearray(), 0
+    while block := await stream.read(_BLOCK):
+        length += len(block)
+        kept += block[: max(0, size - len(kept))]
+    return bytes(kept), length <= size
 
 
 def _identity(pid: int) -> trees.ProcessIdentity:

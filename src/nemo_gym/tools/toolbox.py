@@ -59,6 +59,7 @@ class Toolbox:
         """``specs``: type and options of each. Raises `ConfigError`, naming the path below ``where``."""
         self._entries = [_load(spec, f"{where}.tools[{number}]") for number, spec in enumerate(specs)]
         needs = any(getattr(entry.toolset, "needs_sandbox", False) for entry in self._entries)
+        self._where = where
         self._places = Places(sandbox, needed=needs, where=f"{where}.sandbox")
         self._schemas: dict[str, tuple[int, ToolSchema]] | None = None
         self._describing = asyncio.Lock()
@@ -97,7 +98,10 @@ class Toolbox:
     async def _described(self) -> dict[str, tuple[int, ToolSchema]]:
         async with self._describing:
             if self._schemas is None:
-                self._schemas = await self._describe()
+                try:
+                    self._schemas = await self._describe()
+                except SandboxError as error:
+                    raise ConfigError(f"{self._where}.sandbox: {str(error).rstrip('.')}.") from error
             return self._schemas
 
     async def _describe(self) -> dict[str, tuple[int, ToolSchema]]:

@@ -169,6 +169,19 @@ def test_a_limit_ends_the_rollout_and_says_which(limit: dict[str, Any], end: str
     assert (episode.end, episode.turns, episode.tool_calls, len(policy.asked)) == (end, 2, 1, 2)
 
 
+def test_nothing_is_asked_after_the_time_that_a_tool_took() -> None:
+    clock = Clock()
+
+    class Slow(Tools):
+        async def call(self, name: str, arguments: Mapping[str, Any], *, seconds: float) -> ToolResult:
+            clock.now += seconds
+            return await super().call(name, arguments, seconds=seconds)
+
+    policy = Policy([call()], [said("done")])
+    episode = play(policy, Slow(), clock=clock, seconds=3)
+    assert (episode.end, episode.turns, episode.tool_calls, len(policy.asked)) == ("time_limit", 1, 1, 1)
+
+
 def test_a_call_gets_no_more_time_than_is_left() -> None:
     tools = Tools()
     play(Policy([call()], [said("done")]), tools, seconds=3.0)

@@ -52,6 +52,17 @@ def test_a_program_is_ended_after_its_time() -> None:
     assert (done.limit, done.returncode) == ("seconds", 137)
 
 
+def test_no_more_output_is_kept_than_may_be() -> None:
+    code = "import sys; print('o' * 300_000); print('e' * 300_000, 'end', file=sys.stderr)"
+
+    async def run(session: Any) -> Any:
+        return await session.run([sys.executable, "-c", code], limits=Limits(output_bytes=100))
+
+    done = use(run)
+    assert (done.stdout, len(done.stderr), done.truncated) == (b"o" * 100, 100, True)
+    assert done.stderr.endswith(b"e end\n")
+
+
 def test_all_that_a_program_started_ends_with_the_session() -> None:
     async def run(session: Any) -> int:
         process = await session.start([sys.executable, "-c", DAEMON])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +95,21 @@ def test_a_process_that_ends_loses_the_rollout_and_all_its_calls(with_tools: Any
     for error in with_tools(SPECS, use):
         assert isinstance(error, ToolCrashedError)
         assert str(error) == "the process of tools.py ended (status 7: why it ended)"
+
+
+def test_a_rollout_that_is_dropped_ends_its_process(with_tools: Any) -> None:
+    pids = []
+
+    async def use(tools: OpenToolbox) -> None:
+        pids.append(json.loads((await tools.call("who", {}, seconds=60)).content)["pid"])
+        calling = asyncio.create_task(tools.call("fail", {"how": "hang"}, seconds=60))
+        await asyncio.sleep(0)
+        calling.cancel()
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        with_tools(SPECS, use)
+    assert not Path("/proc", str(pids[0])).exists()
 
 
 def test_a_file_that_cannot_be_used_is_refused_before_the_first_request() -> None:
