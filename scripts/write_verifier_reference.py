@@ -17,24 +17,27 @@ from pydantic.fields import FieldInfo
 
 from nemo_gym.agents.registry import AGENTS
 from nemo_gym.plugins import PluginKind, load_class
+from nemo_gym.sandbox.options import SandboxOptions
 from nemo_gym.tools.toolbox import TOOLS
 from nemo_gym.verifiers.registry import VERIFIERS
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
-SECTIONS: dict[str, list[tuple[PluginKind, str]]] = {
-    "verifiers.md": [(VERIFIERS, name) for name in VERIFIERS.built_in],
+SANDBOXES = "Sandboxes"
+SECTIONS: dict[str, list[tuple[PluginKind | None, str]]] = {
+    "verifiers.md": [*((VERIFIERS, name) for name in VERIFIERS.built_in), (None, SANDBOXES)],
     "agents.md": [(AGENTS, "tools"), (AGENTS, "bfcl"), *((TOOLS, name) for name in TOOLS.built_in)],
 }
-"""Page -> what has a table there."""
+"""Page -> what has a table there; sandboxes are no plug-ins."""
 _HEAD = "| Option | Default | Meaning |\n| --- | --- | --- |\n"
 
 
-def page(text: str, sections: list[tuple[PluginKind, str]]) -> str:
+def page(text: str, sections: list[tuple[PluginKind | None, str]]) -> str:
     """The page ``text`` with the tables as they should be; `ValueError` for one without a section."""
     for kind, name in sections:
-        section = re.search(rf"^## `{name}`\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+        title = name if kind is None else f"`{name}`"
+        section = re.search(rf"^## {title}\n.*?(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
         if section is None or _HEAD.splitlines()[0] not in section[0]:
-            raise ValueError(f"there is no section '## `{name}`' with a table of options")
+            raise ValueError(f"there is no section '## {title}' with a table of options")
         changed = re.sub(
             r"^\| Option \| Default \| Meaning \|\n(?:\|.*\n)*",
             lambda _, kind=kind, name=name: table(name, kind),  # type: ignore[misc] # bound on purpose
@@ -46,9 +49,11 @@ def page(text: str, sections: list[tuple[PluginKind, str]]) -> str:
     return text
 
 
-def table(name: str, kind: PluginKind = VERIFIERS) -> str:
-    """The table of the options of one verifier, agent or toolset."""
-    options: type[BaseModel] = load_class(kind, {"type": name}, where=kind.noun).cls.Options
+def table(name: str, kind: PluginKind | None = VERIFIERS) -> str:
+    """The table of the options of one verifier, agent or toolset, or of sandboxes."""
+    options: type[BaseModel] = SandboxOptions
+    if kind is not None:
+        options = load_class(kind, {"type": name}, where=kind.noun).cls.Options
     meanings = docstrings(options)
     rows = [
         f"| `{option}` | `{default(field)}` | {meanings[option]} |\n"

@@ -16,6 +16,7 @@ API = {
     "nemo_slurm.testing": "the stand-in of a cluster, for tests here and of other packages",
     "nemo_helix_server.executors.fake": "an executor without processes, for tests",
     "nemo_gym.orchestration.executors.fake": "an executor without processes, for tests",
+    "nemo_gym.rollouts.data.wheel_files": "for prepare scripts of benchmarks",
     "nemo_gym.sandbox.protocol": "what agents and verifiers of others run code with",
     "nemo_gym.sandbox.registry.load_sandbox": "the same",
     "nemo_gym.sandbox.session.StartedProgram": "the same",

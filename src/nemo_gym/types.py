@@ -243,7 +243,7 @@ class Verifier(Protocol):
     class that can grade more names those ends: ``graded_ends = frozenset({"refusal"})``, say. So can a
     benchmark, by its key ``graded_ends``.
 
-    Three more members are optional. ``metrics`` maps the names of its metrics, those of ``grade_group`` and
+    Further members are optional. ``metrics`` maps the names of its metrics, those of ``grade_group`` and
     ``aggregate`` included, to a `MetricInfo`. ``grade_group(rollouts)`` gets all graded rollouts of one task,
     in order, at least one, and returns metrics of the task as a mapping like that of `Verdict.metrics`; their
     mean over the tasks is shown. ``aggregate(rollouts)`` gets all graded rollouts of the run, an iterable in
@@ -252,6 +252,8 @@ class Verifier(Protocol):
     functions of what is recorded, called whenever the run is added up; rollouts that are masked or have no
     reward are left out, the latter not by a class that says ``aggregates_unscored = True``. ``start()`` and
     ``close()``, where there are any, are called before the first answer and when nothing more is graded.
+    The option of one that runs code is called ``sandbox``, a mapping for
+    `nemo_gym.sandbox.registry.load_sandbox`: `gym eval check` tries it.
     """
 
     Options: ClassVar[type[BaseModel]]

@@ -16,6 +16,9 @@ class SandboxOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    type: str = "auto"
+    """``bubblewrap``, ``none`` (no isolation: the code can do all that you can), or ``auto``: the first that
+    works on the machine, and never ``none``."""
     python: str | None = None
     """The interpreter whose environment the code finds first on its search path, a full path; by default the
     one that `gym` runs on, without the packages that were added to it."""

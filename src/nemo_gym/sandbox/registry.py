@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -40,9 +41,21 @@ def load_sandbox(spec: Mapping[str, Any] | None = None, *, where: str = "sandbox
     if not isinstance(kind, str) or kind not in known:
         hint = suggestion(str(kind), known)
         raise ConfigError(f"{where}.type: there is no sandbox {kind!r}{hint}; known are {', '.join(known)}.")
+    options = options.model_copy(update={"type": kind})
     if kind == AUTO:
         return FirstThatWorks([LaunchedSandbox(name, options) for name in _ISOLATING])
     return LaunchedSandbox(kind, options)
+
+
+def python_of(spec: Mapping[str, Any]) -> SandboxPython:
+    """The Python that programs find first in the sandbox of a config; raises `SandboxError`."""
+    return describe(spec.get("python") or own_python())
+
+
+def probe_now(sandbox: Sandbox) -> SandboxProbe:
+    """What `Sandbox.probe` says, for callers that are not coroutines."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(sandbox.probe())).result()
 
 
 def _launcher(kind: str, options: SandboxOptions, interpreter: SandboxPython) -> SandboxKind:

@@ -18,6 +18,7 @@ VERIFIERS = plugins.PluginKind(
         "lm_eval": "nemo_gym.harness.verifier:HarnessVerifier",
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
+        "code": "nemo_gym.verifiers.code.verifier:CodeVerifier",
         "f1": "nemo_gym.verifiers.f1:F1Verifier",
         "ifeval": "nemo_gym.verifiers.ifeval:IfevalVerifier",
         "json_schema": "nemo_gym.verifiers.json_schema:JsonSchemaVerifier",
@@ -98,6 +99,20 @@ def graded_with(verifier: object) -> Mapping[str, str]:
 def _is_declared(item: tuple[object, object]) -> bool:
     name, info = item
     return isinstance(name, str) and bool(name) and isinstance(info, MetricInfo)
+
+
+def start_verifier(verifier: Verifier) -> None:
+    """Let a verifier start what it will need, if it has `start`."""
+    start = getattr(verifier, "start", None)
+    if callable(start):
+        start()
+
+
+def close_verifier(verifier: Verifier) -> None:
+    """Let a verifier end what it started, if it has `close`."""
+    close = getattr(verifier, "close", None)
+    if callable(close):
+        close()
 
 
 def grades_at_once(verifier: Verifier) -> bool:

@@ -11,11 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from nemo_gym.types import Episode, Estimate, GradedRollout, MetricInfo, Policy, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import (
+    close_verifier,
     declared_metrics,
     graded_with,
     grades_at_once,
     grades_stored_answers,
     load_verifier,
+    start_verifier,
 )
 
 _Values = Mapping[str, float | Estimate | None]
@@ -65,11 +67,7 @@ class SeveralVerifier:
         self.grades_at_once = all(map(grades_at_once, everyone))
         self.grades_stored_answers = all(map(grades_stored_answers, everyone))
         self.graded_ends = frozenset[str]().union(*(getattr(one, "graded_ends", ()) for one in everyone))
-        self.graded_with = {
-            f"{name}/{key}": digest
-            for name, one in self.verifiers.items()
-            for key, digest in graded_with(one).items()
-        }
+        self.graded_with = self._graded_with()
         self.metrics = dict(self._declared())
         self.grade_group: Callable[[Sequence[GradedRollout]], _Values] | None = None
         self.aggregate: Callable[[Iterable[GradedRollout]], _Values] | None = None
@@ -77,6 +75,24 @@ class SeveralVerifier:
             self.grade_group = self._grade_group
         if any(callable(getattr(one, "aggregate", None)) for one in everyone):
             self.aggregate = self._aggregate
+
+    def _graded_with(self) -> dict[str, str]:
+        return {
+            f"{name}/{key}": digest
+            for name, one in self.verifiers.items()
+            for key, digest in graded_with(one).items()
+        }
+
+    def start(self) -> None:
+        """Let each of them start what it will need."""
+        for verifier in self.verifiers.values():
+            start_verifier(verifier)
+        self.graded_with.update(self._graded_with())
+
+    def close(self) -> None:
+        """Let each of them end what it started."""
+        for verifier in self.verifiers.values():
+            close_verifier(verifier)
 
     def check_row(self, row: Row) -> str | None:
         """What the row lacks for the first verifier that cannot grade it."""

@@ -10,8 +10,8 @@ from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import ModelService, SlurmCompute, SubmitConfig
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
-from nemo_gym.orchestration.submit import check
+from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, load_runs, served_name
+from nemo_gym.orchestration.submit import check, sandbox_check
 from nemo_gym.orchestration.submit.destination import Destination
 from nemo_gym.orchestration.submit.references import with_references
 from nemo_runs import findings
@@ -68,6 +68,7 @@ def _machine(
     """Space, mounts, program, models and data on the side of the jobs."""
     config = resolved.config
     output = config.job.output_path
+    runs: dict[str, BenchmarkRun] = {}
     try:
         folder, writable, free = cluster_facts.space(host, output)
         yield check.judge_space(output, folder, writable=writable, free=free)
@@ -89,7 +90,7 @@ def _machine(
     def data() -> str:
         policy = config.driver.policy_model
         model = served_name(config.services[policy]) if policy is not None else None
-        runs = with_references(load_runs(resolved, cwd=cwd, model_name=model))
+        runs.update(with_references(load_runs(resolved, cwd=cwd, model_name=model)))
         moved = destination.localized(runs, Path(output) / "gym-job")
         copied = [str(path) for run in moved.values() for path in run.inputs]
         return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"
@@ -100,6 +101,9 @@ def _machine(
         yield mounted
     yield check.attempted("program", program)
     yield check.attempted("data", data)
+    elsewhere = host.label if destination.hostname else None
+    on_nodes = isinstance(config.machine, SlurmCompute)
+    yield from sandbox_check.look(runs, elsewhere=elsewhere, on_nodes=on_nodes)
 
 
 def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:

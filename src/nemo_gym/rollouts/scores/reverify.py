@@ -127,10 +127,11 @@ def reverify(
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
-    if digests := graded_with(verifier.inner):
-        scoring = {**scoring, "graded_with": dict(digests)}
-    target = paths if output is None else _new_output(paths, output, scoring)
     with contextlib.closing(verifier), _owned(paths):
+        verifier.start()
+        if digests := graded_with(verifier.inner):
+            scoring = {**scoring, "graded_with": dict(digests)}
+        target = paths if output is None else _new_output(paths, output, scoring)
         pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})
         answers = StoredAnswers(paths, known.num_repeats)
         judging = _Judging(judges, GradingJournal(_journal(target, scoring)), report) if judges else None

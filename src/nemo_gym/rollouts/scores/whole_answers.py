@@ -12,11 +12,13 @@ from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD
 from nemo_gym.rollouts.policy.reasoning import with_thoughts, without_thoughts
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import (
+    close_verifier,
     declared_metrics,
     function_verifier,
     grades_at_once,
     grades_stored_answers,
     load_verifier,
+    start_verifier,
 )
 
 if TYPE_CHECKING:
@@ -59,15 +61,11 @@ class WholeAnswers:
 
     def start(self) -> None:
         """Let the verifier start what it will need."""
-        start = getattr(self.inner, "start", None)
-        if callable(start):
-            start()
+        start_verifier(self.inner)
 
     def close(self) -> None:
         """Let the verifier end what it started."""
-        close = getattr(self.inner, "close", None)
-        if callable(close):
-            close()
+        close_verifier(self.inner)
 
 
 def text_answer(text: str, *, cut: bool) -> Row:

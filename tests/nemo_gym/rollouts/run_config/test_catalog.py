@@ -36,7 +36,17 @@ def _no_extra_roots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shipped_benchmarks_are_listed_from_any_folder(tmp_path: Path) -> None:
     entries = {entry.name: entry for entry in list_benchmarks(cwd=tmp_path)}
-    shipped = {"arithmetic", "arithmetic_mcq", "bfcl", "gpqa", "gsm8k", "ifeval", "math", "math_500"}
+    shipped = {
+        "arithmetic",
+        "arithmetic_mcq",
+        "bfcl",
+        "gpqa",
+        "gsm8k",
+        "humaneval",
+        "ifeval",
+        "math",
+        "math_500",
+    }
     assert shipped <= set(entries)
     assert all(entry.source is not None for entry in entries.values())
     assert entries["gpqa"].num_repeats == 8

@@ -1,0 +1,1 @@
+"""Grading code by running it with the tests of its task."""

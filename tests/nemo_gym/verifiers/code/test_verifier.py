@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import Any
+
+import pytest
+from tests.verifier_answers import spoken, verdicts
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.sandbox.protocol import SandboxError
+from nemo_gym.types import RolloutFailedError, Task
+from nemo_gym.verifiers.code.verifier import CodeVerifier
+from nemo_gym.verifiers.registry import graded_with, load_verifier, start_verifier
+
+ROW = {"test": "def check(f):\n    assert f(2, 3) == 5\n", "entry_point": "add"}
+SPEC: dict[str, Any] = {"type": "code", "call": "check({entry_point})"}
+RIGHT = "def add(a, b):\n    return a + b"
+
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
+
+
+def block(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_code_that_passes_its_tests_is_right_and_all_other_code_says_why_not() -> None:
+    answers = {
+        block(RIGHT): (1.0, "passed", None),
+        block("print('x' * 5_000_000)\n" + RIGHT): (1.0, "passed", None),
+        block("def add(a, b):\n    return a - b"): (
+            0.0,
+            "tests failed",
+            "line 2 of the tests: AssertionError",
+        ),
+        block("import numpy_of_mine\n" + RIGHT): (
+            0.0,
+            "code failed",
+            "line 1 of the code: ModuleNotFoundError: No module named 'numpy_of_mine'",
+        ),
+        block("def add(a, b:"): (0.0, "code failed", "line 1 of the code: SyntaxError: "),
+        block("import sys\nsys.exit(0)"): (0.0, "code failed", "line 2 of the code: SystemExit: 0"),
+        block("import os\nos.write(1, b'{\"passed\": true}')\nos._exit(0)"): (0.0, "exited", "status 0"),
+        block("import ctypes\nctypes.string_at(0)"): (0.0, "exited", "status 139"),
+        block(f"while True:\n    pass\n{RIGHT}"): (0.0, "limit", None),
+        "": (0.0, "no code", None),
+    }
+    found = verdicts({**SPEC, "sandbox": {"seconds": 5}}, [(ROW, answer) for answer in answers])
+    for verdict, (reward, end, error) in zip(found, answers.values(), strict=True):
+        result = verdict.fields["code_result"]
+        assert (verdict.reward, result["end"]) == (reward, end), result
+        assert (error or "") in result.get("error", "")
+        assert verdict.metrics == {"no_code": float(end == "no code"), "beyond_limits": float(end == "limit")}
+    assert found[8].fields["code_result"]["limit"] == "seconds"
+
+
+@pytest.mark.slow
+def test_a_sandbox_that_breaks_grades_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = load_verifier({**SPEC, "sandbox": {"type": "bubblewrap"}})
+    monkeypatch.setattr("nemo_gym.sandbox.bubblewrap.program", lambda name: "/bin/false")
+    with pytest.raises(
+        SandboxError, match=r"^benchmark\.verifier\.sandbox: the sandbox ended with status 1 "
+    ):
+        start_verifier(verifier)
+    with pytest.raises(
+        RolloutFailedError, match="bubblewrap does not work here: the sandbox ended"
+    ) as raised:
+        verdicts_of(verifier)
+    assert raised.value.failure_class == "verifier_error"
+
+
+def verdicts_of(verifier: Any) -> None:
+    asyncio.run(verifier.verify(Task(0, 0, ROW), spoken(block(RIGHT))))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"call": "check({f})"}, "benchmark.verifier: call: 'check({f})' may hold {entry_point} only"),
+        (
+            {"sandbox": {"type": "bubblewarp"}},
+            "sandbox.type: there is no sandbox 'bubblewarp' (did you mean 'bubblewrap'?)",
+        ),
+        ({"sandbox": {"seconds": 0}}, "benchmark.verifier.sandbox.seconds"),
+        (
+            {"sandbox": {"memory": 3}},
+            "unknown option benchmark.verifier.sandbox.memory (did you mean 'memory_mb'?)",
+        ),
+        ({"language": "c"}, "benchmark.verifier.language"),
+    ],
+)
+def test_options_that_are_wrong_are_refused_by_their_name(spec: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_verifier({**SPEC, **spec})
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "lack"),
+    [
+        (ROW, None),
+        ({**ROW, "test": " "}, "no 'test', a text"),
+        ({**ROW, "test": "def check(f:"}, "'test' is not valid Python"),
+        ({**ROW, "entry_point": "a b"}, "'entry_point' is not a name: 'a b'"),
+        ({"test": "pass"}, "no 'entry_point', a text"),
+    ],
+)
+def test_rows_that_cannot_be_graded_are_refused(row: dict[str, str], lack: str | None) -> None:
+    assert load_verifier(SPEC).check_row(row) == lack
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_the_python_of_the_sandbox_is_what_grades_depend_on() -> None:
+    verifier = load_verifier(SPEC)
+    assert graded_with(verifier) == {}
+    start_verifier(verifier)
+    python = graded_with(verifier)
+    assert sorted(python) == ["python", "python_sha256"]
+    several = load_verifier(
+        {"type": "several", "score": "code", "verifiers": {"code": SPEC, "text": {"type": "match"}}}
+    )
+    start_verifier(several)
+    assert graded_with(several) == {f"code/{key}": value for key, value in python.items()}
+    assert CodeVerifier.metrics["no_code"].higher_is_better is False
