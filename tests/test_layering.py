@@ -64,7 +64,11 @@ ONLY_PARTS = {
 LAYERS = {
     "nemo_gym": (
         "errors types",
-        "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
+        (
+            "dotted_paths events job_paths spelling yaml_files schema overrides composition plugins "
+            "provenance text_table"
+        ),
+        "command_benchmark",
         "sandbox",
         "tools",
         "agents verifiers harness bfcl serving services chain notices",

@@ -83,6 +83,11 @@ class RolloutPaths:
         return self._beside(".lock")
 
     @property
+    def command(self) -> Path:
+        """Folder with what the program of a benchmark that is a command has written; absent for others."""
+        return self._beside("_command")
+
+    @property
     def progress(self) -> Path:
         """Replaced as a whole about once a second while a collector runs."""
         name = "progress.json" if self.output.stem == "rollouts" else f"{self.output.stem}_progress.json"

@@ -425,6 +425,16 @@ def evaluate_from_python(page: Page) -> None:
     assert len([line for line in page.said.splitlines() if " complete  100.0% " in line]) == 2
 
 
+def run_another_harness(page: Page) -> None:
+    worlds.model_server(page)
+    page.save("theirs/sums.py", "python")
+    page.save("theirs/config.yaml")
+    page.run()
+    assert "metric     reported 1; of the whole run" in page.said
+    assert "4 of 4 expected rollouts" in page.said
+    assert page.yaml()["benchmark"]["command"]["stop_signal"] == "INT"  # read by a test of the mapping
+
+
 def your_own_questions(page: Page) -> None:
     worlds.own_port(page)
     page.run()
@@ -500,6 +510,7 @@ READERS = {
     "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,
     "docs/how-to/run-and-resume.md": run_and_resume,
+    "docs/how-to/run-another-harness.md": run_another_harness,
     "docs/how-to/run-lm-eval-tasks.md": run_lm_eval_tasks,
     "docs/how-to/serve-a-model.md": serve_a_model,
     "docs/how-to/shape-questions.md": shape_questions,

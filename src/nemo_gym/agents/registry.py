@@ -16,6 +16,7 @@ AGENTS = plugins.PluginKind(
     group="nemo_gym.agents",
     built_in={
         "bfcl": "nemo_gym.bfcl.agent:BfclAgent",
+        "command": "nemo_gym.command_benchmark.agent:CommandAgent",
         "lm_eval": "nemo_gym.harness.agent:HarnessAgent",
         "multi_turn": "nemo_gym.agents.multi_turn:MultiTurnAgent",
         "single_turn": "nemo_gym.agents.single_turn:SingleTurnAgent",

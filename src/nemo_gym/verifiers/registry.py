@@ -15,6 +15,7 @@ VERIFIERS = plugins.PluginKind(
     group="nemo_gym.verifiers",
     built_in={
         "bfcl": "nemo_gym.bfcl.verifier:BfclVerifier",
+        "command": "nemo_gym.command_benchmark.verifier:CommandVerifier",
         "lm_eval": "nemo_gym.harness.verifier:HarnessVerifier",
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",

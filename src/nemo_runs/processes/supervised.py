@@ -126,6 +126,11 @@ class Command:
         if not self.ended():
             os.kill(self._process.pid, signal.SIGTERM)
 
+    def signal_group(self, number: int) -> None:
+        """Signal the command with what it started in its own process group, as Ctrl-C in a terminal does."""
+        if not self.ended():
+            os.killpg(self._process.pid, number)
+
     def nudge(self) -> bool:
         """Send SIGUSR1 to the command alone if it has a handler for it; else it would die of it."""
         if self.ended() or not process_table.catches(self._process.pid, signal.SIGUSR1):

@@ -216,6 +216,8 @@ def check_data(config: RunConfig, where: str) -> None:
         if not config.input_jsonl_fpath.is_file():
             raise ConfigError(f"{where}.input_jsonl_fpath: there is no file {config.input_jsonl_fpath}.")
         return
+    if config.benchmark.command is not None:
+        return  # it brings its own
     if config.benchmark.lm_eval is not None:
         from nemo_gym.harness import names
 

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError, UsageError
@@ -23,6 +23,10 @@ from nemo_gym.rollouts.run_config.schema import RunConfig, require_policy
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, load_grader
 from nemo_gym.types import Agent, Verifier
 from nemo_runs.counts import counted
+
+if TYPE_CHECKING:
+    from nemo_gym.command_benchmark.agent import CommandAgent
+    from nemo_gym.command_benchmark.results import CommandResults
 
 _OTHER_FILES = 64
 _MOST_ROLLOUTS = 100_000_000
@@ -59,24 +63,19 @@ def check(
     environ: Mapping[str, str],
     report: Reporter,
     function: Callable[..., Any] | None = None,
+    results: CommandResults | None = None,
 ) -> Prepared:
     """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each.
 
-    ``function`` grades, where the verifier of the benchmark describes one.
+    ``function`` grades, where the verifier of the benchmark describes one; ``results`` are what the command
+    of the benchmark has written, where it has one.
     """
-    base_url, model = require_policy(config)
+    endpoint = endpoint_of(config, environ)
     _allow_connections(config.num_samples_in_parallel)
-    paths = RolloutPaths(_output(config))
-    key = resolved_key(config.policy_api_key, environ, where="policy_api_key")
-    endpoint = Endpoint(
-        base_url,
-        model,
-        config.policy_api,
-        key,
-        config.policy_system_role,
-        replica_urls=tuple(url for url in config.policy_replica_urls if url != base_url),
-    )
+    paths = output_paths(config)
     agent = load_agent(config.benchmark.agent)
+    if results is not None:
+        cast("CommandAgent", agent.inner).bind(results)
     config = with_definition(config, report=report)
     judges = judges_of(config, environ)
     verifier = load_grader(config.benchmark, repeats=config.repeats, judges=judges, function=function)
@@ -91,6 +90,20 @@ def check(
     return Prepared(config, paths, endpoint, agent, verifier, dataset, planned, judges)
 
 
+def endpoint_of(config: RunConfig, environ: Mapping[str, str]) -> Endpoint:
+    """The server that is asked. Raises `ConfigError` where it is not fully named."""
+    base_url, model = require_policy(config)
+    key = resolved_key(config.policy_api_key, environ, where="policy_api_key")
+    return Endpoint(
+        base_url,
+        model,
+        config.policy_api,
+        key,
+        config.policy_system_role,
+        replica_urls=tuple(url for url in config.policy_replica_urls if url != base_url),
+    )
+
+
 def _allow_connections(concurrency: int) -> None:
     """Raise the limit on open files where it is too low: each rollout in flight holds a connection."""
     needed = concurrency + _OTHER_FILES
@@ -103,7 +116,8 @@ def _allow_connections(concurrency: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _output(config: RunConfig) -> Path:
+def output_paths(config: RunConfig) -> RolloutPaths:
+    """The files of the output, whose folder is made. Raises `ConfigError` where they cannot be there."""
     path = config.output_jsonl_fpath
     if path is None:
         raise UsageError("no output is given; name one with --output FILE, say results/rollouts.jsonl.")
@@ -119,7 +133,7 @@ def _output(config: RunConfig) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{where}: the folder {folder} cannot be written to; choose another --output.")
     _refuse_what_is_no_file(path, where)
-    return path
+    return RolloutPaths(path)
 
 
 def _refuse_what_is_no_file(output: Path, where: str) -> None:

@@ -40,6 +40,7 @@ from nemo_runs.clock import SecondsClock
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
+    from nemo_gym.command_benchmark.results import CommandResults
     from nemo_gym.rollouts.scores.summary import Summary
 
 QUICK_ROLLOUTS = 50_000
@@ -107,6 +108,7 @@ class CollectorRun:
     ) -> None:
         """``function`` grades, where the verifier of the benchmark describes one."""
         self._function = function
+        self._known_model: ModelIdentity | None = None
         self._config = config
         self._drain = drain
         self._console = console
@@ -124,15 +126,39 @@ class CollectorRun:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
         with ThreadPoolExecutor(1) as beside:
             link = beside.submit(_provenance)  # it waits for another program while rows are read
+            ran = self._command()
+            if isinstance(ran, CollectionEnd):
+                return RunResult(ran, None, str(self._config.output_jsonl_fpath))
             prepared = preflight.check(
                 self._config,
                 environ=self._environ,
                 report=self._console.report,
                 function=self._function,
+                results=ran,
             )
             self._config = prepared.config
             with contextlib.closing(prepared.verifier):
                 return self._executed(prepared, link)
+
+    def _command(self) -> CommandResults | CollectionEnd | None:
+        """Run the command of the benchmark, if it has one; what it has written is collected then."""
+        options = self._config.benchmark.command
+        if options is None:
+            return None
+        from nemo_gym.rollouts.collect.command_step import CommandStep
+
+        ran = CommandStep(
+            self._config,
+            options,
+            drain=self._drain,
+            console=self._console,
+            clock=self._clock,
+            environ=self._environ,
+        ).run()
+        if isinstance(ran, CollectionEnd):
+            return ran
+        self._config, self._known_model = ran.config, ran.model
+        return ran.results
 
     def _executed(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> RunResult:
         prepared.verifier.start()
@@ -209,8 +235,8 @@ class CollectorRun:
     async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
         """Which model answers; ``None`` if it was not asked, or a stop came while it was waited for."""
         wait = self._config.model_endpoint_readiness_timeout_seconds
-        if not wait:
-            return None
+        if not wait or self._config.benchmark.command is not None:
+            return self._known_model
         try:
             return await check_servers(
                 session,

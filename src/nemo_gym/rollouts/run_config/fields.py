@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nemo_gym.dotted_paths import at_path
 from nemo_gym.errors import DataError
 from nemo_gym.types import Row
 
@@ -29,19 +30,8 @@ def field_mapper(fields: Mapping[str, str] | None) -> Callable[[Row], Row]:
 
 
 def _value(row: Row, column: str, name: str) -> Any:
-    if column in row:
-        return row[column]
-    value: Any = row
-    for part in column.split("."):
-        if isinstance(value, Mapping):
-            value = value.get(part, _ABSENT)
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            value = _ABSENT
-        if value is _ABSENT:
-            there = ", ".join([*row][:8]) or "none"
-            raise DataError(
-                f"benchmark.fields takes {name} from {column}, which this row lacks; it has {there}"
-            )
+    value = at_path(row, column, _ABSENT)
+    if value is _ABSENT:
+        there = ", ".join([*row][:8]) or "none"
+        raise DataError(f"benchmark.fields takes {name} from {column}, which this row lacks; it has {there}")
     return value

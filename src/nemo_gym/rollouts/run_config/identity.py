@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GENERATION_KEYS: Final = (
     "benchmark.agent",
+    "benchmark.command",  # but for how it is stopped, resumed and read
     "benchmark.fields",
     "benchmark.name",
     "benchmark.prompt",
@@ -98,6 +99,8 @@ _OF_QUESTIONS: Final = (
     "system_instruction",
 )
 """Of ``benchmark.lm_eval``: the data set holds what they made."""
+_NOT_OF_ANSWERS: Final = ("files", "limit_args", "resume_args", "stop_signal", "working_folder")
+"""Of ``benchmark.command``; the digests of its files are recorded beside what it writes."""
 AGENT_FACTS: Final = "agent_facts"
 """Key of what the agent says that answers depend on besides its options."""
 _LEARNT: Final = ("model.", "benchmark.lm_eval.definition.", f"{AGENT_FACTS}.", "graded_with.")
@@ -157,6 +160,8 @@ def identity_of(
     if agent_facts:
         generation[AGENT_FACTS] = dict(agent_facts)
     scoring = _pick(plain, SCORING_KEYS)
+    if config.benchmark.command is not None:
+        _identify_command(generation, scoring)
     if harness is not None:
         for key in (*_OF_QUESTIONS, "include_path"):
             scoring["benchmark"]["lm_eval"].pop(key)
@@ -170,6 +175,14 @@ def identity_of(
         scoring=_without_nulls(_with_digests(scoring)),
         model=dict(model) if model else None,
     )
+
+
+def _identify_command(generation: dict[str, Any], scoring: dict[str, Any]) -> None:
+    """Take out of a command what its answers do not depend on; its mapping is how they are graded."""
+    command = generation["benchmark"]["command"]
+    for key in _NOT_OF_ANSWERS:
+        command.pop(key)
+    scoring["benchmark"]["command"] = {"results": command.pop("results")}
 
 
 def digest(values: Mapping[str, Any]) -> str:

@@ -104,6 +104,9 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
     for spec in tool_specs(benchmark.get("agent") if isinstance(benchmark, Mapping) else None):
         _absolute_tools(spec, folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
+    command = benchmark.get("command") if isinstance(benchmark, Mapping) else None
+    if isinstance(command, dict):
+        _absolute_command(command, folder, cwd)
     harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
     if isinstance(harness, dict):
         _absolute_folders(harness, folder, cwd)
@@ -179,6 +182,20 @@ def _absolute_hub_folder(source: Any, folder: Path, cwd: Path) -> None:
         name.startswith((".", "/", "~")) or any((at / name).is_dir() for at in (folder, cwd))
     ):
         _absolute(source, "path", folder, cwd)
+
+
+def _absolute_command(command: dict[str, Any], folder: Path, cwd: Path) -> None:
+    """A command starts in the folder of its config unless that names another one; its files are there too."""
+    if command.get("working_folder") is not None:
+        _absolute(command, "working_folder", folder, cwd)
+    elif "argv" in command or "shell" in command:
+        command["working_folder"] = str(folder)
+    files = command.get("files")
+    if isinstance(files, list):
+        named = [{"file": file} for file in files]
+        for one in named:
+            _absolute(one, "file", folder, cwd)
+        command["files"] = [one["file"] for one in named]
 
 
 def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:

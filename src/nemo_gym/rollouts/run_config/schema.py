@@ -11,6 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import errors
+from nemo_gym.command_benchmark import options as command_options
+from nemo_gym.command_benchmark.options import CommandOptions
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.harness import names as harness_names
 from nemo_gym.harness.options import HarnessOptions
@@ -43,6 +45,8 @@ class BenchmarkConfig(Strict):
     """Fields by the names that prompt and verifier use, and the columns of the data that they are."""
     lm_eval: HarnessOptions | None = None
     """The task of lm-evaluation-harness that this benchmark is; its rows are made by lm-eval."""
+    command: CommandOptions | None = None
+    """A program that asks the model itself, and the place of the results that it writes."""
     prompt: PromptConfig | None = None
     """Absent when the rows hold their own ``responses_create_params.input``."""
     agent: dict[str, Any] = Field(default_factory=lambda: {"type": "single_turn"})
@@ -71,6 +75,28 @@ class BenchmarkConfig(Strict):
         if (self.lm_eval is None) != (self.verifier["type"] != harness_names.TYPE):
             raise ValueError(
                 f"a benchmark with lm_eval has the verifier type {harness_names.TYPE}, and no other has it"
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_its_command(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or value.get("command") is None:
+            return value
+        of_command = {"type": command_options.TYPE}
+        return {"datasets": {}, "agent": of_command, "verifier": of_command, **value}
+
+    @model_validator(mode="after")
+    def _is_a_command_alone(self) -> BenchmarkConfig:
+        types = {self.agent["type"], self.verifier["type"]}
+        if self.command is None:
+            if command_options.TYPE in types:
+                raise ValueError("agent and verifier command belong to a benchmark with command")
+            return self
+        if self.prompt or self.fields or self.datasets or self.lm_eval or types != {command_options.TYPE}:
+            raise ValueError(
+                "has a command, which asks and grades itself; leave prompt, fields, datasets, lm_eval, agent "
+                "and verifier out"
             )
         return self
 

@@ -22,6 +22,7 @@ from nemo_gym.verifiers.registry import (
 )
 
 if TYPE_CHECKING:
+    from nemo_gym.command_benchmark.verifier import CommandVerifier
     from nemo_gym.harness.verifier import HarnessVerifier
     from nemo_gym.rollouts.run_config.schema import BenchmarkConfig
 
@@ -95,6 +96,8 @@ def load_grader(
         verifier = function_verifier(function, benchmark.verifier, judges or {})
     else:
         verifier = load_verifier(benchmark.verifier, judges)
+    if benchmark.command is not None:
+        cast("CommandVerifier", verifier.inner).bind(benchmark.command.results)
     if benchmark.lm_eval is not None:
         cast("HarnessVerifier", verifier.inner).bind(benchmark.lm_eval, repeats=repeats)
     return WholeAnswers(verifier, benchmark.graded_ends or (), reasoning=bool(benchmark.grade_reasoning))

@@ -1,0 +1,1 @@
+"""Benchmarks that are another program's: a command that asks the model itself, and writes results."""
