@@ -17,8 +17,8 @@ from typing import Any
 import nemo_gym
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "python-evaluations.md"
-FUNCTIONS = ("run", "reverify", "results", "compare")
-CLASSES = ("EvalResult", "EvalResults", "RunComparisons")
+FUNCTIONS = ("run", "reverify", "submit", "results", "compare")
+CLASSES = ("EvalResult", "EvalResults", "EvalSubmission", "RunComparisons")
 _HEAD = """\
 # Evaluations from Python
 

@@ -1,6 +1,6 @@
 """`gym`: evaluations of language models that outlive one allocation.
 
-From Python there are `nemo_gym.run`, `reverify`, `results` and `compare`, described in
+From Python there are `nemo_gym.run`, `reverify`, `submit`, `results` and `compare`, described in
 ``docs/reference/python-evaluations.md``. Each is loaded when it is first asked for.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "EvalResult",
     "EvalResults",
+    "EvalSubmission",
     "RunComparisons",
     "__version__",
     "compare",
@@ -16,6 +17,7 @@ __all__ = [
     "results",
     "reverify",
     "run",
+    "submit",
 ]
 
 __version__ = "0.1.0"
@@ -23,12 +25,14 @@ __version__ = "0.1.0"
 _PLACES = {
     "EvalResult": "nemo_gym.api.eval_results:EvalResult",
     "EvalResults": "nemo_gym.api.eval_results:EvalResults",
+    "EvalSubmission": "nemo_gym.api.submitting:EvalSubmission",
     "RunComparisons": "nemo_gym.api.comparing:RunComparisons",
     "compare": "nemo_gym.api.comparing:compare",
     "errors": "nemo_gym.errors",
     "results": "nemo_gym.api.eval_results:results",
     "reverify": "nemo_gym.api.running:reverify",
     "run": "nemo_gym.api.running:run",
+    "submit": "nemo_gym.api.submitting:submit",
 }
 
 

@@ -6,10 +6,13 @@ from nemo_gym.api.eval_results import EvalResults as EvalResults
 from nemo_gym.api.eval_results import results as results
 from nemo_gym.api.running import reverify as reverify
 from nemo_gym.api.running import run as run
+from nemo_gym.api.submitting import EvalSubmission as EvalSubmission
+from nemo_gym.api.submitting import submit as submit
 
 __all__ = [
     "EvalResult",
     "EvalResults",
+    "EvalSubmission",
     "RunComparisons",
     "__version__",
     "compare",
@@ -17,5 +20,6 @@ __all__ = [
     "results",
     "reverify",
     "run",
+    "submit",
 ]
 __version__: str

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
-import re
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from nemo_gym.api.asking import Asked, Grader, Questions, key_reference
+from nemo_gym.api.errors_in_python import in_python, in_words_of_python
 from nemo_gym.api.eval_results import EvalResult, result_of
-from nemo_gym.errors import GymError
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import Drain, StopReason
 from nemo_gym.rollouts.collect.run import CollectorRun, RunResult
@@ -23,10 +21,7 @@ from nemo_gym.rollouts.data.run_request import config_of
 from nemo_gym.rollouts.scores.reverify import Reverified
 from nemo_gym.rollouts.scores.reverify import reverify as grade_again
 from nemo_runs.clock import SystemClock
-from nemo_runs.errors import RunsError
 
-_OPTION = re.compile(r"--([a-z][a-z-]*[a-z])")
-_IN_PYTHON = {"resume": "resume=True", "input": "questions"}
 Done = TypeVar("Done")
 
 
@@ -110,7 +105,7 @@ def run(
     drain = Drain(signals=(signal.SIGINT,), leave=lambda _status: None)
     drain.install()
     try:
-        with _in_words_of_python():
+        with in_words_of_python():
             request = asked.request({**options, "model_api_key": key_reference(model_api_key)})
 
             def collect() -> RunResult:
@@ -122,7 +117,7 @@ def run(
             ended = _off_the_loop(collect, lambda: drain.ask(StopReason.INTERRUPT, signal.SIGINT.name))
     finally:
         drain.restore()
-    sentence = _in_python(ended.end.sentence)
+    sentence = in_python(ended.end.sentence)
     if drain.reason is StopReason.INTERRUPT:
         raise KeyboardInterrupt(sentence)
     return result_of(asked.paths, _name(asked), state=ended.end.state, detail=sentence)
@@ -155,7 +150,7 @@ def reverify(
         settings=settings,
     )
     console = Console(None if progress else io.StringIO())
-    with _in_words_of_python():
+    with in_words_of_python():
         request = asked.request({"output_path": str(asked.paths.output)})
 
         def grade() -> Reverified:
@@ -193,21 +188,3 @@ def _off_the_loop(work: Callable[[], Done], interrupt: Callable[[], None]) -> Do
                 if future.done():
                     raise
                 interrupt()
-
-
-@contextlib.contextmanager
-def _in_words_of_python() -> Iterator[None]:
-    """Have errors name the arguments of `run` in place of the options of the command."""
-    try:
-        yield
-    except GymError as error:
-        error.args = (_in_python(str(error)), *error.args[1:])
-        raise
-    except RunsError as error:
-        raise GymError(_in_python(str(error))) from error
-
-
-def _in_python(sentence: str) -> str:
-    """The sentence with arguments in place of options, and functions in place of commands."""
-    named = sentence.replace("`gym eval reverify`", "nemo_gym.reverify")
-    return _OPTION.sub(lambda found: _IN_PYTHON.get(found[1], found[1].replace("-", "_")), named)

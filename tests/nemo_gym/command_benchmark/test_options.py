@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nemo_gym.command_benchmark.options import CommandOptions, variables
 from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts.data.benchmark_list import list_benchmarks
+from nemo_gym.rollouts.data.prepare import ensure_data
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 from nemo_gym.schema import check_model
@@ -36,6 +39,17 @@ def test_a_command_needs_nothing_else_and_starts_beside_its_config(tmp_path: Pat
     assert (found.benchmark.agent, found.benchmark.verifier) == ({"type": "command"},) * 2
     again = check_model(RunConfig, found.to_plain(), where="again")
     assert again == found
+
+
+def test_it_is_listed_and_has_no_rows_to_show(tmp_path: Path) -> None:
+    folder = tmp_path / "benchmarks" / "theirs"
+    folder.mkdir(parents=True)
+    text = yaml.safe_dump({"benchmark": {"name": "theirs", "command": COMMAND}})
+    (folder / "config.yaml").write_text(text)
+    (entry,) = (one for one in list_benchmarks(cwd=tmp_path) if one.name == "theirs")
+    assert (entry.prepared, entry.error) == (True, None)
+    with pytest.raises(ConfigError, match="asks the model itself, so it has no rows to prepare or to show"):
+        ensure_data(config())
 
 
 def test_what_is_added_to_the_arguments() -> None:

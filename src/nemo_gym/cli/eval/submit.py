@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,8 @@ from nemo_gym.orchestration.executor_kinds import JOBS
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
-    from nemo_gym.orchestration.config.schema import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.submit.flow import SubmitContext, SubmitRequest
-    from nemo_gym.provenance import Provenance
-    from nemo_slurm.hosts import Host
 
 _RULE = "=" * 60
 
@@ -93,42 +89,9 @@ def _report(sentence: str) -> None:
 
 
 def _context(resolved: ResolvedConfig) -> SubmitContext:
-    from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
-    from nemo_gym.orchestration.submit.destination import destination_of
-    from nemo_gym.orchestration.submit.flow import SubmitContext
+    from nemo_gym.orchestration.submit.context import submit_context
 
-    compute = resolved.config.machine
-    hostname = getattr(compute, "hostname", None)
-    host = None if hostname is None else _host(hostname)
-    destination = destination_of(host)
-
-    def origin() -> Provenance:
-        from nemo_gym.provenance import provenance
-
-        return provenance()
-
-    def preflight(config: SubmitConfig) -> None:
-        from nemo_gym.orchestration.submit.preflight import refuse_cheaply
-
-        refuse_cheaply(config, host or _host(None))
-
-    return SubmitContext(
-        executor=executor_for(compute.type, host),
-        stage=destination.stage,
-        provenance=origin,
-        environ=os.environ,
-        cwd=Path.cwd(),
-        report=_report,
-        destination=destination,
-        preflight=preflight,
-        ready=lambda: refuse_unusable(compute.type),
-    )
-
-
-def _host(hostname: str | None) -> Host:
-    from nemo_slurm.ssh import host_of
-
-    return host_of(hostname)
+    return submit_context(resolved, report=_report)
 
 
 def _dry_run(order: SubmitRequest, context: SubmitContext) -> int:

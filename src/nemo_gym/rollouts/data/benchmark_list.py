@@ -46,7 +46,7 @@ def _entry(name: str, path: Path, search_dirs: Sequence[Path], cwd: Path) -> Lis
         config = load_run_config(
             [str(path)], None, [], search_dirs=search_dirs, cwd=cwd, user_env=False
         ).config
-        prepared = data_path(config).is_file()
+        prepared = config.benchmark.command is not None or data_path(config).is_file()
     except errors.GymError as error:
         return ListedBenchmark(name, "", path, 1, prepared=False, error=str(error))
     benchmark = config.benchmark

@@ -75,6 +75,11 @@ def _file_of(dataset: DatasetConfig) -> Path:
 
 def _dataset(config: RunConfig, split: Split) -> DatasetConfig:
     datasets = config.benchmark.datasets
+    if config.benchmark.command is not None:
+        raise errors.ConfigError(
+            f"benchmark.command: the command of {config.benchmark.name} asks the model itself, so it has no "
+            "rows to prepare or to show."
+        )
     if split not in datasets:
         known = ", ".join(datasets) or "none"
         raise errors.ConfigError(
