@@ -25,11 +25,12 @@ from nemo_gym.rollouts.collect import event_loop, preflight
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.collect.ends import CollectionEnd
+from nemo_gym.rollouts.collect.model_check import found_model
 from nemo_gym.rollouts.collect.progress import ProgressLines, ProgressReport, Snapshot
 from nemo_gym.rollouts.output import lock
 from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import Endpoint, open_session
-from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
+from nemo_gym.rollouts.policy.endpoint import ModelIdentity
 from nemo_gym.rollouts.run_config.identity import differences, identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_runs.clock import SecondsClock
@@ -182,27 +183,18 @@ class CommandStep:
 
     async def _find_model(self, state: CommandState) -> bool:
         """See that the model is there, unless no wait is configured; false where a stop was asked for."""
-        wait = self._config.model_endpoint_readiness_timeout_seconds
-        if not wait:
-            return True
         limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
-        try:
-            async with open_session(self._endpoint, limits) as session:
-                found = await check_endpoint(
-                    session,
-                    self._endpoint,
-                    wait=wait,
-                    check_name=self._config.check_model,
-                    pause=self._drain.pause,
-                    monotonic=self._clock.monotonic,
-                    report=self._console.report,
-                )
-        except EndpointError:
-            if self._drain.poll():
-                return False
-            raise
-        state.model = found.to_json()
-        return True
+        async with open_session(self._endpoint, limits) as session:
+            found = await found_model(
+                session,
+                self._endpoint,
+                self._config,
+                drain=self._drain,
+                monotonic=self._clock.monotonic,
+                report=self._console.report,
+            )
+        state.model = None if found is None else found.to_json()
+        return self._drain.reason is None
 
     def _outputs(self, state: CommandState) -> Path:
         return self._folder / f"outputs-{state.outputs}"

@@ -20,6 +20,7 @@ from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end, stopped_before_start
+from nemo_gym.rollouts.collect.model_check import found_model
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
 from nemo_gym.rollouts.collect.until_run import UntilRun, is_decided
@@ -30,7 +31,7 @@ from nemo_gym.rollouts.output.index_reader import nothing_to_ask
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import HttpPolicy, PolicyError, open_session
-from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_servers
+from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.rollouts.run_config.identity import identity_of
@@ -234,23 +235,16 @@ class CollectorRun:
 
     async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
         """Which model answers; ``None`` if it was not asked, or a stop came while it was waited for."""
-        wait = self._config.model_endpoint_readiness_timeout_seconds
-        if not wait or self._config.benchmark.command is not None:
+        if self._config.benchmark.command is not None:
             return self._known_model
-        try:
-            return await check_servers(
-                session,
-                prepared.endpoint,
-                wait=wait,
-                check_name=self._config.check_model,
-                pause=self._drain.pause,
-                monotonic=self._clock.monotonic,
-                report=self._console.report,
-            )
-        except EndpointError:
-            if self._drain.poll():
-                return None
-            raise
+        return await found_model(
+            session,
+            prepared.endpoint,
+            self._config,
+            drain=self._drain,
+            monotonic=self._clock.monotonic,
+            report=self._console.report,
+        )
 
     async def _probe(self, prepared: Prepared, policy: HttpPolicy) -> None:
         """Let the agent see whether the server can do what it will ask for. Raises `EndpointError`."""
