@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nemo_gym.agents.registry import agent_types, load_agent
+from nemo_gym.agents.registry import AGENTS, agent_types, load_agent
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import RolloutFailedError, Task
 
@@ -88,7 +88,7 @@ def test_an_outsiders_agent_with_a_tool_loop_is_found_and_plays(tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     try:
         policy = Policy({"output": [{"type": "function_call", "name": "add"}]}, said("4"))
-        assert agent_types() == ["lm_eval", "loop", "multi_turn", "single_turn", "tools"]
+        assert agent_types() == sorted([*AGENTS.built_in, "loop"])
         episode = asyncio.run(load_agent({"type": "loop", "max_turns": 3}).run(TASK, policy))
     finally:
         sys.modules.pop("loop_agent", None)
