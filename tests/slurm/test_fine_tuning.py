@@ -257,7 +257,7 @@ def test_an_engine_that_the_profile_does_not_name_is_said_before_there_is_a_job(
 def test_an_image_that_changed_during_a_pause_is_named_with_both_digests(
     cluster: Cluster, pairs: Path
 ) -> None:
-    job = cluster.make("packed", spec(pairs, "pyxis", max_steps=600))
+    job = cluster.make("packed", spec(pairs, "pyxis", max_steps=100_000))
     cluster.trained("packed", 3)
     until(lambda: cluster.training("packed").status_details.get("image_digest"), timeout=DEADLINE)
     before = cluster.training("packed").status_details["image_digest"]
@@ -266,12 +266,14 @@ def test_an_image_that_changed_during_a_pause_is_named_with_both_digests(
     cluster.until("packed", "paused")
     cluster.image.write_bytes(b"the second build, under the same name")
     cluster.nemo("jobs", "resume", "packed")
-    cluster.until("packed", "completed")
+    until(lambda: "image_digest_warning" in cluster.training("packed").status_details, timeout=DEADLINE)
     details = cluster.training("packed").status_details
     after = details["image_digest"]
     assert after != before
     assert f"it was {before}, it is {after}" in details["image_digest_warning"]
     assert cluster.starts(job)[0]["container"]["runtime"] == "pyxis"
+    cluster.nemo("jobs", "cancel", "packed")
+    cluster.until("packed", "cancelled")
 
 
 def test_a_training_runs_in_a_container_of_apptainer(cluster: Cluster, pairs: Path) -> None:
@@ -281,14 +283,14 @@ def test_a_training_runs_in_a_container_of_apptainer(cluster: Cluster, pairs: Pa
 
 
 def test_several_nodes_train_one_model_through_a_pause_as_without(cluster: Cluster, pairs: Path) -> None:
-    two = {"parallelism": {"num_nodes": 2}, "micro_batch_size": 2, "max_steps": 400}
+    two = {"parallelism": {"num_nodes": 2}, "micro_batch_size": 2}
     jobs = [cluster.make(name, spec(pairs, "several", **two)) for name in ("paused", "whole")]
     made = json.loads(cluster.nemo("jobs", "get", jobs[0].name, "--json").stdout)
     executor = made["platform_spec"]["steps"][1]["executor"]
     assert (executor["provider"], executor["resources"]["num_nodes"]) == ("gpu_distributed", 2)
     cluster.trained("paused", 3)
     cluster.nemo("jobs", "pause", "paused")
-    assert 0 < cluster.until("paused", "paused").status_details["step"] < 400
+    assert 0 < cluster.until("paused", "paused").status_details["step"] < STEPS
     cluster.nemo("jobs", "resume", "paused")
     ends = [cluster.until(name, "completed") for name in ("paused", "whole")]
     assert cluster.weights(ends[0]) == cluster.weights(ends[1])
@@ -326,7 +328,7 @@ def test_a_training_that_was_killed_is_rerun_from_a_pinned_checkpoint_on_the_clu
 ) -> None:
     with NemoClient.from_config() as client:
         tuning = Customization.from_client(client)
-        options, longer = {"checkpoints": {"steps": 5, "keep": 99}}, spec(pairs, max_steps=300)
+        options, longer = {"checkpoints": {"steps": 5, "keep": 99}}, spec(pairs)
         job = tuning.rl.jobs.create(spec=longer, workspace="default", name="killed", options=options).job
     cluster.trained("killed", 12)
     listed = json.loads(cluster.nemo("jobs", "checkpoints", "list", "killed", "--json").stdout)
@@ -337,7 +339,7 @@ def test_a_training_that_was_killed_is_rerun_from_a_pinned_checkpoint_on_the_clu
     cluster.until("killed", "error")
     until(lambda: cluster.get("killed").storage_bytes, timeout=DEADLINE)
     cluster.nemo("jobs", "rerun", "killed", "--checkpoint", pinned["id"])
-    cluster.make("whole", spec(pairs, None, max_steps=300))
+    cluster.make("whole", spec(pairs, None))
     ends = [cluster.until(name, "completed") for name in ("killed", "whole")]
     assert cluster.weights(ends[0]) == cluster.weights(ends[1])
     cluster.nemo("jobs", "delete", "killed", "--yes")

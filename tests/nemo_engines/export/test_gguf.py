@@ -103,7 +103,7 @@ def test_the_small_model_goes_round_unchanged(tmp_path: Path) -> None:
     packaged = models.find_model("smollm2").path
     program = Path(__file__).with_name("round_program.py")
     argv = [engines.engine_python("trl"), program, packaged, tmp_path]
-    environ = {**engines.engine_environ(), "OMP_NUM_THREADS": "2"}
+    environ = {**engines.engine_environ(), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
