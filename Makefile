@@ -4,9 +4,10 @@ SHELL := /bin/bash
 .PHONY: help setup system-packages lint types check coverage test demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
-# Two workers: the machines this is sized for have two cores. Bytecode is kept, since hundreds of processes that the
-# tests start import the same sources; `make clean` removes it.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n 2 --dist worksteal
+# The machines this is sized for have two cores: two workers for tests that compute, three for all of them, since
+# many of those wait for a scheduler, a time limit or a training. Bytecode is kept, since hundreds of processes that
+# the tests start import the same sources; `make clean` removes it.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --dist worksteal
 SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_cli/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh src/*/remote/*.sh src/*/*/*/remote/*.sh src/*/*/*/on_cluster/*.sh) .ci/run
 
 help:
@@ -39,11 +40,11 @@ types: setup
 	$(BIN)/mypy --config-file tests/mypy.ini
 
 check: lint types
-	$(PYTEST) -m "not e2e and not slow and not slurm and not services"
+	$(PYTEST) -n 2 -m "not e2e and not slow and not slurm and not services"
 
 # The fast tests alone: what runs in processes of its own (job scripts, steps, engines) is not counted.
 coverage: setup
-	$(PYTEST) -m "not e2e and not slow and not slurm and not services" \
+	$(PYTEST) -n 2 -m "not e2e and not slow and not slurm and not services" \
 		--cov --cov-fail-under=0 --cov-report= --cov-report=json:.coverage.json
 	$(BIN)/python scripts/coverage_by_package.py .coverage.json
 
@@ -51,7 +52,7 @@ coverage: setup
 # fine-tuning with the real libraries 8, training on the real Slurm 8: 39 in all. A whole run of 12,858 tests took
 # 45, of which 3 were one training of 400 steps that has 150 now.
 test: lint types
-	$(PYTEST)
+	$(PYTEST) -n 3
 
 demo: setup
 	@scripts/demo.sh
