@@ -50,6 +50,17 @@ class _Entry:
     toolset: Toolset
 
 
+def runs_code_of_model(spec: Mapping[str, Any]) -> bool:
+    """Whether the toolset that ``spec`` describes runs code that nobody has read; false for one that is not.
+
+    Nothing of it is built.
+    """
+    try:
+        return bool(getattr(plugins.load_class(TOOLS, spec, where="").cls, "needs_sandbox", False))
+    except ConfigError:
+        return False
+
+
 class Toolbox:
     """The toolsets of one agent."""
 

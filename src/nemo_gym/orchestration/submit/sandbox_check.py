@@ -9,6 +9,8 @@ from nemo_gym import plugins
 from nemo_gym.agents.registry import AGENTS
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
+from nemo_gym.tools.config_files import tool_specs
+from nemo_gym.tools.toolbox import runs_code_of_model
 from nemo_gym.verifiers.registry import VERIFIERS
 from nemo_gym.verifiers.source_files import verifier_specs
 from nemo_runs import findings
@@ -50,6 +52,8 @@ def sandboxes_of(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             continue  # said elsewhere
         if "sandbox" in fields:
             value = spec.get("sandbox", fields["sandbox"].get_default(call_default_factory=True))
+            if value is None and any(map(runs_code_of_model, tool_specs(spec))):
+                value = {}
             if isinstance(value, Mapping):
                 yield value
 

@@ -44,5 +44,17 @@ def test_bare_code_is_warned_about_and_another_machine_is_unknown() -> None:
     assert (bare.verdict, "as you" in bare.text) == (FindingLevel.WARNING, True)
 
 
+def test_an_agent_whose_tools_run_code_has_a_sandbox_and_no_other_needs_one() -> None:
+    def named(*types: str, **more: Any) -> list[Any]:
+        agent = {"type": "tools", "tools": [{"type": kind} for kind in types], **more}
+        return list(
+            sandbox_check.sandboxes_of({"benchmark": {"agent": agent, "verifier": {"type": "match"}}})
+        )
+
+    assert named("python") == named("nothing", "bash") == [{}]
+    assert named("file", "mcp", "nothing") == []
+    assert named("file", sandbox={"type": "none"}) == [{"type": "none"}]
+
+
 def test_benchmarks_that_run_no_code_have_no_line() -> None:
     assert found({"type": "match"}) == []
