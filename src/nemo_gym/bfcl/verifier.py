@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
@@ -16,6 +17,7 @@ from nemo_gym.types import ANSWER_ENDS, Episode, Policy, RolloutFailedError, Row
 from nemo_gym.verifiers.grading_processes import GradingProcesses
 
 _NEEDED = {True: ("turns", "later_tools", "initial_config", "involved_classes"), False: ("functions",)}
+_SANDBOX = "benchmark.verifier.sandbox"
 _TIME = 60.0
 """Seconds that the check of one answer without a conversation may take."""
 
@@ -40,8 +42,9 @@ class BfclVerifier:
 
     def __init__(self, options: BaseModel, _models: Mapping[str, Policy] | None = None) -> None:
         self.options = cast("BfclVerifierOptions", options)
-        self._place = Place(self.options.sandbox, where="benchmark.verifier.sandbox")
+        self._place = Place(self.options.sandbox, where=_SANDBOX)
         self._processes: GradingProcesses | None = None
+        self._talks = False
 
     def check_row(self, row: Row) -> str | None:
         """The row must have been made from the version of bfcl-eval that checks."""
@@ -54,19 +57,18 @@ class BfclVerifier:
                 "checks; prepare the benchmark again"
             )
         of_turns = row["category"] in categories.MULTI_TURN
+        self._talks = self._talks or of_turns
         missing = [key for key in _NEEDED[of_turns] if key not in about]
         return f"lacks {FIELD}.{missing[0]}" if missing else None
 
     def start(self) -> None:
-        """Have the environment before there is an answer."""
-        python = environment.ensure_python(environment.to_stderr)
-        self._processes = GradingProcesses(
-            "nemo_gym.bfcl.worker.grading:grader",
-            {},
-            time_limit=_TIME,
-            python=(str(python), "-P"),
-            environ=environment.worker_environ(),
-        )
+        """Have the environment before there is an answer, and a sandbox that works if rows need one.
+
+        Raises `nemo_gym.errors.GymError`.
+        """
+        if self._talks:
+            asyncio.run(Place(self.options.sandbox, where=_SANDBOX).get())
+        self._processes = _checking()
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Check an answer, or a conversation."""
@@ -82,8 +84,7 @@ class BfclVerifier:
 
     async def _answer(self, row: Row, said: Any) -> Row:
         if self._processes is None:
-            self.start()
-        assert self._processes is not None
+            self._processes = await asyncio.to_thread(_checking)
         found: Row = await self._processes.call(
             category=row["category"],
             functions=row[FIELD]["functions"],
@@ -102,3 +103,15 @@ class BfclVerifier:
             return {"valid": False, "error_type": "multi_turn:broken", "error": str(error)}
         except SandboxError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
+
+
+def _checking() -> GradingProcesses:
+    """Processes that check, once they are needed, in the interpreter that has bfcl-eval."""
+    python = environment.ensure_python(environment.to_stderr)
+    return GradingProcesses(
+        "nemo_gym.bfcl.worker.grading:grader",
+        {},
+        time_limit=_TIME,
+        python=(str(python), "-P"),
+        environ=environment.worker_environ(),
+    )

@@ -20,6 +20,7 @@ from nemo_gym.bfcl import categories, environment
 from nemo_gym.bfcl.answers import BROKEN, SAID
 from nemo_gym.bfcl.rows import write_rows
 from nemo_gym.bfcl.verifier import BfclVerifier, BfclVerifierOptions
+from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Task, Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
@@ -189,3 +190,15 @@ def test_rows_of_another_version_are_refused(rows: list[dict[str, Any]]) -> None
     verifier = BfclVerifier(BfclVerifierOptions())
     assert "made from bfcl-eval 2025.1.1, and bfcl-eval 2026.3.23 checks" in str(verifier.check_row(row))
     assert "not made by the benchmark bfcl" in str(verifier.check_row({"question": "?"}))
+
+
+def test_conversations_without_a_sandbox_are_refused_before_the_first_request(
+    rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nemo_gym.sandbox.bubblewrap.program", lambda _name: None)
+    verifier = BfclVerifier(BfclVerifierOptions())
+    assert verifier.check_row(rows[0]) is None
+    verifier.start()
+    assert verifier.check_row(some(rows, "multi_turn_base", 1)[0]) is None
+    with pytest.raises(ConfigError, match=r"^benchmark\.verifier\.sandbox: no sandbox works here"):
+        verifier.start()
