@@ -495,6 +495,27 @@ def agents(page: Page) -> None:
     assert "score      100.0%" in page.said
 
 
+def three_models(page: Page) -> None:
+    worlds.few_questions(page)
+    page.replaced |= {
+        "command: gym serve --model smollm2 --port {port}": "command: "
+        + json.dumps(f"{worlds.MOCK} '{json.dumps({'models': ['smollm2']})}'"),
+        "num_tasks: 20": "num_tasks: 4",
+    }
+    page.save("campaign.yaml")
+    page.run()
+    assert "hot: sums, long-sums, differences, products, choices" in page.said
+    page.run()
+    rows = [
+        line.split() for line in page.said.splitlines() if line.split()[:1] in (["plain"], ["warm"], ["hot"])
+    ]
+    assert len(rows) == 3
+    assert all("100.0" in row for row in rows)
+    page.run()
+    assert (page.folder / "table.csv").read_text().count("tutorial") == 3
+    page.run()
+
+
 READERS = {
     "README.md": readme,
     "CONTRIBUTING.md": contributing,
@@ -522,6 +543,7 @@ READERS = {
     "docs/tutorial/agent-with-tools.md": agent_with_tools,
     "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
+    "docs/tutorial/three-models-one-table.md": three_models,
     "docs/tutorial/your-own-questions.md": your_own_questions,
 }
 """Page -> how it is followed."""

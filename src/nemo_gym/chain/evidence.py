@@ -206,6 +206,8 @@ class Evidence:
     gym_job_id: str
     benchmark: str
     job_dir: Path
+    shared_dir: Path | None = None
+    """The folder of the job that runs it with others; `None`: it has its own."""
     where: str
     """The machine with the run directory."""
     elsewhere: bool = False
@@ -245,6 +247,16 @@ class Evidence:
             ids += [link.job_id, link.queued]
         ids += [again.job_id for again in self.resubmissions]
         return tuple(dict.fromkeys(job_id for job_id in ids if job_id))
+
+    def folder_of(self, job_id: str) -> Path:
+        """The folder of a job: its own where it was queued again, else that which it shares."""
+        if self.shared_dir is None:
+            return self.job_dir
+        own = {again.job_id for again in self.resubmissions if again.job_id}
+        for link in self.links:
+            if link.job_id in own and link.queued:
+                own.add(link.queued)
+        return self.job_dir if job_id in own else self.shared_dir
 
     @property
     def pending(self) -> tuple[Resubmission, ...]:

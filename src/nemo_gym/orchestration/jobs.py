@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any, Self
 
 from nemo_gym.errors import DataError
@@ -29,6 +30,23 @@ class BenchmarkEntry:
     """The executor's id of the (first) job; ``None`` exactly when queueing failed."""
     error: str | None = None
     """Why queueing failed, when ``job_id`` is ``None``."""
+    model: str | None = None
+    """The model of a campaign that answers it; its job, which has the id ``job_id``, runs all benchmarks of
+    the model and has a folder of this name beside ``job_dir``. ``None``: the benchmark has its own job."""
+
+    @property
+    def task(self) -> str:
+        """The benchmark without its model: what it has in common with that of other models."""
+        return self.benchmark if self.model is None else self.benchmark.removeprefix(f"{self.model}.")
+
+    @property
+    def queue_dir(self) -> str:
+        """The folder of the job that ``job_id`` names."""
+        return self.job_dir if self.model is None else str(PurePath(self.job_dir).with_name(self.model))
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as JSON values; without a campaign it has no ``model``."""
+        return {name: value for name, value in asdict(self).items() if name != "model" or value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +87,7 @@ class SubmissionRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON values, in the order in which it is written."""
-        return {**asdict(self), "benchmarks": [asdict(entry) for entry in self.benchmarks]}
+        return {**asdict(self), "benchmarks": [entry.to_json() for entry in self.benchmarks]}
 
     def dumps(self) -> bytes:
         """The bytes of ``gym-job.json``: every copy of a record holds the same."""
@@ -156,6 +174,10 @@ def _name(value: Any) -> str:
     return name
 
 
+def _optional_name(value: Any) -> str | None:
+    return None if value is None else _name(value)
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else _text(value)
 
@@ -179,4 +201,5 @@ def _entry(item: Mapping[str, Any], number: int) -> BenchmarkEntry:
         job_dir=take("job_dir", _text),
         job_id=take("job_id", _optional_text),
         error=take("error", _optional_text, default=None),
+        model=take("model", _optional_name, default=None),
     )

@@ -43,6 +43,7 @@ gym_become_run() {
     _policy=("+policy_base_url=\"$NEMO_GYM_POLICY_BASE_URL\"" "${GYM_POLICY_ARGS[@]}")
     [[ -z $gym_replica_urls ]] || _policy+=("+policy_replica_urls=[$gym_replica_urls]")
   fi
+  [[ -z ${gym_parallel-} ]] || _policy+=("++num_samples_in_parallel=$gym_parallel")
   # Queued again in place: what is recorded is the beginning, not in the way.
   [[ ! -e $GYM_JOB_DIR/resubmits ]] || _policy+=(++resume_from_cache=true)
   # Ignored until the program handles it: an early signal must not kill an interpreter that is still importing.

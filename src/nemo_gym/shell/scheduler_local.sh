@@ -72,7 +72,8 @@ gym_signal_all() {
 gym_read_exit() {
   local text='' time='([0-9]+)(\.([0-9]{1,3}))?'
   gym_exit_state='' gym_exit_seconds=''
-  { IFS= read -r text <"$GYM_JOB_DIR/links/$1.0/exit.json"; } 2>/dev/null
+  { IFS= read -r text <"$GYM_JOB_DIR/links/$1.0/exit.json"; } 2>/dev/null ||
+    { IFS= read -r text <"${GYM_JOB_DIR%/*}/${GYM_SHARED-}/links/$1.0/exit.json"; } 2>/dev/null
   [[ $text =~ \"state\":\ \"([A-Z]+)\" ]] || return 1
   gym_exit_state=${BASH_REMATCH[1]}
   [[ $text =~ \"started_at\":\ $time ]] || return 1

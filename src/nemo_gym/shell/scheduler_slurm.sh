@@ -140,10 +140,10 @@ gym_is_this_job() {
   local _file _started
   [[ -z $gym_disowned || $gym_r_submit != "$gym_disowned" ]] || return 1
   [[ -z $gym_silent || -n $gym_r_comment || $gym_r_name != allocation ]] || return 1
-  ! gym_is_disowned "$gym_r_comment" "$GYM_JOB/$GYM_BENCHMARK/" || return 1
+  ! gym_is_disowned "$gym_r_comment" "$GYM_JOB/$GYM_BENCHMARK/" || gym_is_shared_job || return 1
   [[ -z $gym_r_user || $gym_r_user == "$EUID" ]] || return 1
   # accounting calls a job `allocation` whose name it does not know
-  [[ -z $gym_r_name || $gym_r_name == allocation || -z ${SLURM_JOB_NAME-} || $gym_r_name == "$SLURM_JOB_NAME" ]] || return 1
+  [[ -z $gym_r_name || $gym_r_name == allocation || -z ${SLURM_JOB_NAME-} || $gym_r_name == "$SLURM_JOB_NAME" ]] || gym_is_shared_job || return 1
   gym_find_submission
   [[ ! $gym_r_submit =~ ^[1-9][0-9]*$ ]] || ((gym_r_submit >= gym_submission - gym_clock_slack)) || return 1
   [[ $gym_r_end =~ ^[1-9][0-9]*$ ]] || return 0
@@ -162,6 +162,11 @@ gym_is_this_job() {
     fi
   done
   return 0
+}
+
+# Whether the record in gym_r_… is of a job that this benchmark shared with others of its model.
+gym_is_shared_job() {
+  [[ -n ${GYM_SHARED-} && $gym_r_name == @(|allocation|"gym-$GYM_SHARED") ]] && gym_carries "$gym_r_comment" "$GYM_JOB/$GYM_SHARED/"
 }
 
 # gym_is_disowned COMMENT TOKEN: whether a comment says that a job does not carry a token. Where this job's own comment is
@@ -188,6 +193,7 @@ gym_comments_are_kept() {
     _own=$(gym_slurm squeue -h -a -j "$gym_job_id" -o %k) || return 0
     [[ -z $_own || $_own == '(null)' ]] || gym_comments=changed
     ! gym_carries "$_own" "$GYM_JOB/$GYM_BENCHMARK/" || gym_comments=kept
+    [[ -z ${GYM_SHARED-} ]] || ! gym_carries "$_own" "$GYM_JOB/$GYM_SHARED/" || gym_comments=kept
   fi
   [[ $gym_comments != changed ]]
 }

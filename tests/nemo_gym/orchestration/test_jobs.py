@@ -51,6 +51,18 @@ def test_a_record_is_read_back_from_its_own_bytes_and_written_in_the_documented_
     assert list(json.loads(text)["benchmarks"][0]) == ["benchmark", "job_dir", "job_id", "error"]
 
 
+def test_a_benchmark_of_a_campaign_names_its_model_and_the_folder_of_the_job_that_it_shares():
+    payload = {**OLD_PAYLOAD["benchmarks"][0], "benchmark": "small.gpqa", "job_dir": "/x/small.gpqa"}
+    mine = record(benchmarks=[{**payload, "model": "small"}])
+    (entry,) = mine.benchmarks
+    assert (entry.task, entry.queue_dir) == ("gpqa", "/x/small")
+    assert SubmissionRecord.load(json.loads(mine.dumps())) == mine
+    (alone,) = record(benchmarks=[payload]).benchmarks
+    assert (alone.task, alone.queue_dir) == ("small.gpqa", "/x/small.gpqa")
+    with pytest.raises(DataError, match="model"):
+        record(benchmarks=[{**payload, "model": "../small"}])
+
+
 def test_a_field_that_a_later_gym_added_is_passed_over():
     payload = {**OLD_PAYLOAD, "mood": "good"}
     payload["benchmarks"] = [{**OLD_PAYLOAD["benchmarks"][0], "nodes": 3}]

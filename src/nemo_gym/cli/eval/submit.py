@@ -96,12 +96,15 @@ def _context(resolved: ResolvedConfig) -> SubmitContext:
 
 def _dry_run(order: SubmitRequest, context: SubmitContext) -> int:
     from nemo_gym.orchestration.plan.job_script import render_job
+    from nemo_gym.orchestration.plan.overview import plan_lines
     from nemo_gym.orchestration.plan.telemetry import collector_text
     from nemo_gym.orchestration.submit.flow import plan
 
     submission = plan(order, context)
     click.echo(f"Run directory: {submission.run_dir}")
-    for job in submission.jobs:
+    for line in plan_lines(submission):
+        click.echo(line)
+    for job in submission.folders:
         paths = JobPaths(Path(job.benchmark))
         texts = {str(paths.script): render_job(job, redacted=True)}
         if job.otel is not None:
@@ -134,7 +137,8 @@ def _print_record(record: SubmissionRecord) -> None:
     click.echo(f"Run directory: {record.run_dir}")
     for entry in record.benchmarks:
         if entry.job_id is not None:
-            click.echo(f"submitted {entry.benchmark} → {kind} {entry.job_id}")
+            shared = f" (of model {entry.model})" if entry.model is not None else ""
+            click.echo(f"submitted {entry.benchmark} → {kind} {entry.job_id}{shared}")
         else:
             click.echo(f"failed {entry.benchmark}: {entry.error}")
     on = f" on {record.hostname}" if record.hostname is not None else ""
@@ -157,11 +161,12 @@ def _follow(record: SubmissionRecord, context: SubmitContext, *, quiet: bool) ->
     from nemo_gym.orchestration.submit.follow import follow
 
     jobs = {
-        entry.benchmark: JobRef(entry.job_id, Path(entry.job_dir))
+        entry.benchmark: JobRef(entry.job_id, Path(entry.queue_dir))
         for entry in record.benchmarks
         if entry.job_id is not None
     }
-    ends = follow(context.executor, jobs, stream=sys.stderr) if jobs else {}
+    folders = {entry.benchmark: Path(entry.job_dir) for entry in record.benchmarks}
+    ends = follow(context.executor, jobs, folders, stream=sys.stderr) if jobs else {}
     if not quiet:
         click.echo(scores.results_table(scores.results(record, report=_report)))
     succeeded = all(end.state is JobState.SUCCEEDED for end in ends.values())

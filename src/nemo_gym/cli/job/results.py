@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     Found = list[tuple[SubmissionRecord, BenchmarkResult]]
 
-_FACT = "`model`, `id`, `age`, `submitted`, `cluster`, `labels`, `label.NAME`, or a setting of the run"
+_FACT = (
+    "`model`, `served`, `id`, `age`, `submitted`, `cluster`, `labels`, `label.NAME`, or a setting of the run"
+)
 
 
 @click.command(short_help="Scores of submissions, one row per benchmark.")
@@ -62,8 +64,6 @@ def results(
         raise UsageError("give ids or --label, not both.")
     if form is not None and as_json:
         raise UsageError(f"give --{form} or --json, not both.")
-    if matrix and facts:
-        raise UsageError("--with adds columns to the list; in a matrix --rows names the rows.")
     found = _found(ids, labels)
     if not found and not as_json and form is None:
         report(
@@ -72,7 +72,7 @@ def results(
             else "no submissions here; `gym eval submit -c FILE` makes one."
         )
     elif matrix:
-        _print_matrix(found, rows, form, as_json=as_json)
+        _print_matrix(found, rows, facts, form, as_json=as_json)
     else:
         _print_list(found, facts, form, as_json=as_json)
     return 0
@@ -122,16 +122,21 @@ def _print_list(found: Found, facts: tuple[str, ...], form: TableFormat | None, 
         click.echo(scores.results_table(rows, terminal_width(), facts, texts))
 
 
-def _print_matrix(found: Found, rows: str, form: TableFormat | None, *, as_json: bool) -> None:
+def _print_matrix(
+    found: Found, rows: str, facts: tuple[str, ...], form: TableFormat | None, *, as_json: bool
+) -> None:
     from nemo_gym.orchestration.results.matrix import score_matrix
     from nemo_gym.orchestration.results.table_formats import matrix_text
 
-    names = [given[0] or "-" for given in _facts(found, (rows,))]
-    matrix = score_matrix((name, row) for name, (_, row) in zip(names, found, strict=True))
+    given = _facts(found, (rows, *facts))
+    named = [(name or "-", row) for (name, *_), (_, row) in zip(given, found, strict=True)]
+    matrix = score_matrix(named, [values for _, *values in given] if facts else ())
     if as_json:
         click.echo(json.dumps(matrix.to_json(), indent=2, ensure_ascii=False))
         return
-    click.echo(matrix_text(matrix, form or "text", head=rows, width=terminal_width()).rstrip("\n"))
+    width = terminal_width()
+    text = matrix_text(matrix, form or "text", head=rows, facts=facts, width=width)
+    click.echo(text.rstrip("\n"))
     if form is None:
         click.echo(
             "\npercent, with 95% intervals; * best, significantly better than every other one of its column"

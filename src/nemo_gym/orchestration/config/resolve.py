@@ -70,6 +70,7 @@ def resolve(
     for block in ("run", "prepare"):
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     known = known.with_keys(("driver", "run"), RUN_KEYS)
+    known = known.with_keys(("driver", "models", "*", "run"), RUN_KEYS)
     overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from nemo_gym.errors import ConfigError, UnsupportedError
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration.config import gym_install, placement, slurm_rules
+from nemo_gym.orchestration.config import campaign, campaign_rules, gym_install, placement, slurm_rules
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
     CommandService,
@@ -22,8 +22,6 @@ from nemo_runs.counts import counted, noun
 from nemo_runs.secret_refs import looks_secret, parse_reference
 from nemo_runs.suggestions import suggestion
 
-WIRED = ("policy_base_url", "policy_model_name", "policy_api_key")
-"""Keys of ``run`` that ``driver.policy_model`` fills in."""
 _OURS = {
     "output_jsonl_fpath": "submit puts results into the run directory",
     "policy_service_name": "driver.policy_model names the service",
@@ -195,7 +193,7 @@ def _ports(config: SubmitConfig) -> Iterator[str]:
             other = seen[service.port]
             yield f"services.{name}.port: {service.port} is the port of services.{other} too; leave it out"
         seen[service.port] = name
-        if _at_once(config) > 1:
+        if _at_once(config) > 1 and _copies(config, name) > 1:
             yield (
                 f"services.{name}.port: {_at_once(config)} jobs run at once and each starts its own {name}, "
                 f"so they cannot share port {service.port}; leave it out, or set max_parallel to 1"
@@ -229,14 +227,27 @@ def _gpus_path(config: SubmitConfig) -> str:
 
 
 def _gpus_of_one_job(config: SubmitConfig) -> int:
-    return sum(service.gpus for service in config.services.values() if isinstance(service, ModelService))
+    """GPUs of the job that needs most of them."""
+    jobs = [share.config for share in campaign.shares(config)] or [config]
+    return max(
+        sum(service.gpus for service in job.services.values() if isinstance(service, ModelService))
+        for job in jobs
+    )
 
 
 def _at_once(config: SubmitConfig) -> int:
     """How many jobs share one machine; a cluster gives each its own."""
     if not isinstance(config.machine, LocalCompute):
         return 1
-    return min(config.machine.max_parallel, len(config.driver.benchmarks))
+    return min(config.machine.max_parallel, len(campaign.shares(config) or config.driver.benchmarks))
+
+
+def _copies(config: SubmitConfig, service: str) -> int:
+    """How many jobs start a service."""
+    shares = campaign.shares(config)
+    if not shares:
+        return len(config.driver.benchmarks)
+    return sum(service in share.config.services for share in shares)
 
 
 def _policy(config: SubmitConfig) -> Iterator[str]:
@@ -269,7 +280,7 @@ def _command(path: str, job: BenchmarkJob) -> Iterator[str]:
 
 
 def _wiring(path: str, job: BenchmarkJob, policy: str | None) -> Iterator[str]:
-    given = [key for key in WIRED if key in job.run]
+    given = [key for key in campaign.ADDRESS if key in job.run]
     if policy is not None and given:
         yield (
             f"{path}.run: {', '.join(given)} would be overruled by driver.policy_model ({policy}); "
@@ -311,6 +322,7 @@ _RULES: tuple[Rule, ...] = (
     _ports,
     _policy,
     _benchmarks,
+    campaign_rules.problems,
     _gpus,
     _otel,
     placement.problems,

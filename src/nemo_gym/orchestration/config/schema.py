@@ -246,6 +246,19 @@ class BenchmarkJob(ConfigSection):
         return Resumable() if self.resumable else None
 
 
+class PolicyModel(ConfigSection):
+    """One of several models that answer all benchmarks: a service, or an address in `run`."""
+
+    service: str | None = None
+    """The service that answers; the one of the model's own name unless given."""
+    model: str | None = Field(default=None, min_length=1)
+    """What the service (``vllm``) serves in place of its own ``model``; ``{step}``: of the series."""
+    step: list[int | str] = []
+    """A series: one model for each, with ``{step}`` replaced in `model` and in the service."""
+    run: dict[str, Any] = {}
+    """Configuration of ``gym eval run`` for this model; it wins over what benchmarks say."""
+
+
 class DriverConfig(ConfigSection):
     """What runs against the services."""
 
@@ -255,6 +268,8 @@ class DriverConfig(ConfigSection):
     gym_install: GymInstall | None = None
     policy_model: str | None = None
     """Name of the service that answers as the policy model."""
+    models: dict[Name, PolicyModel] = {}
+    """Several policy models in place of one: each answers every benchmark, in one job for each model."""
     policy_host: Text = "127.0.0.1"
     run: dict[str, Any] = {}
     """Configuration of ``gym eval run`` for all benchmarks; what one of them says itself wins."""

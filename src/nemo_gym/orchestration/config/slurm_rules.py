@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.config import placement
+from nemo_gym.orchestration.config import campaign, placement
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 
@@ -68,7 +68,7 @@ def _containers(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
 
 
 def _lines(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
-    for benchmark in config.driver.benchmarks:
+    for benchmark in [share.name for share in campaign.shares(config)] or config.driver.benchmarks:
         try:
             sbatch_options(config.cluster, compute, benchmark, _ANYWHERE)
         except ConfigError as error:

@@ -48,7 +48,8 @@ def _checked_mounts(mounts: list[str]) -> list[str]:
 _LONGEST_NAME = 128
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
+    """A name that may become a file's or a folder's. Raises `ValueError` that says what it must be."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
         message = (
             f"'{name}' is not a name here: letters, digits, '.', '_', '-', and neither '.' nor '-' first"
@@ -64,7 +65,7 @@ Env = Annotated[dict[str, str], AfterValidator(_checked_env)]
 Duration = Annotated[str | int | None, AfterValidator(_checked_duration)]
 """``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM``, ``D-HH:MM:SS``; a whole number is minutes."""
 Mounts = Annotated[list[str], AfterValidator(_checked_mounts)]
-Name = Annotated[str, AfterValidator(_checked_name)]
+Name = Annotated[str, AfterValidator(checked_name)]
 """Becomes a file's or a folder's name."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1)]

@@ -41,6 +41,16 @@ class Queued:
     error: str | None = None
 
 
+def answers(submission: Submission, queued: Sequence[Queued]) -> list[Queued]:
+    """An answer for each benchmark, in their order, from one for each queued job."""
+    found = {
+        benchmark: Queued(benchmark, answer.job_id, answer.error)
+        for job, answer in zip(submission.queued, queued, strict=True)
+        for benchmark in submission.benchmarks_of(job)
+    }
+    return [found[job.benchmark] for job in submission.jobs]
+
+
 class JobExecutor(Protocol):
     """Queues jobs, looks at them and cancels them. Every implementation passes ``tests/contracts``."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
+from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob, answers
 from nemo_gym.orchestration.plan.values import Submission
 
 _UNKNOWN = JobObservation(JobState.UNKNOWN, "no job of this id was queued here")
@@ -64,7 +64,7 @@ class FakeJobExecutor:
     def submit(self, submission: Submission) -> list[Queued]:
         """Queue every job that the cluster does not refuse."""
         self.submissions.append(submission)
-        return [self._queue(plan.benchmark) for plan in submission.jobs]
+        return answers(submission, [self._queue(plan.benchmark) for plan in submission.queued])
 
     def _queue(self, benchmark: str) -> Queued:
         if benchmark in self.cluster.refused:

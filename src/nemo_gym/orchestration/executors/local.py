@@ -34,11 +34,15 @@ class LocalExecutor:
     def submit(self, submission: Submission) -> list[Queued]:
         """Start a supervisor for each job, one after the other, so that their numbers are in order."""
         from nemo_gym.orchestration.executors import local_jobs
+        from nemo_gym.orchestration.executors.base import answers
 
-        return [
-            local_jobs.queue(plan, submission.max_parallel, environ=self._environ, grace=self._grace)
-            for plan in submission.jobs
-        ]
+        return answers(
+            submission,
+            [
+                local_jobs.queue(plan, submission.max_parallel, environ=self._environ, grace=self._grace)
+                for plan in submission.queued
+            ],
+        )
 
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """Read each job's folder, and ask the kernel whether its supervisor lives."""

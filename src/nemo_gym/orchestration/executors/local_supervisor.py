@@ -98,6 +98,10 @@ def main() -> int:
     share.leave()
     turn.leave()
     _send_end_notice(paths, link)
+    for its in sorted(paths.job_dir.parent.glob(f"{paths.job_dir.name}.*")):
+        shared = JobPaths(its).link(link.folder.name.rpartition(".")[0])
+        if shared.started.exists():
+            _send_end_notice(JobPaths(its), shared, link)
     return 0
 
 
@@ -130,8 +134,11 @@ def write_unstarted(link: LinkPaths, reason: str) -> None:
     replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
 
 
-def _send_end_notice(paths: JobPaths, link: LinkPaths) -> None:
-    """Send the notice of the end that a job which was killed could not send; none is sent twice."""
+def _send_end_notice(paths: JobPaths, link: LinkPaths, job: LinkPaths | None = None) -> None:
+    """Send the notice of the end that a job which was killed could not send; none is sent twice.
+
+    ``job`` is where the supervisor wrote the end: elsewhere where the job is shared.
+    """
     from nemo_gym.notices import content, sending
     from nemo_gym.notices.recipients import load_recipients
 
@@ -143,7 +150,7 @@ def _send_end_notice(paths: JobPaths, link: LinkPaths) -> None:
         print(f"gym: {text}", file=sys.stderr)
 
     with contextlib.suppress(GymError, OSError, RunsError):
-        ended = supervise.read_exit(link.exit)
+        ended = supervise.read_exit((job or link).exit)
         killed = "" if ended is None else f"{ended.state}: {ended.reason or 'its job was killed'}"
         notice = content.end_notice(paths, link, killed=killed)
         if notice is not None:

@@ -12,7 +12,7 @@ from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executor_kinds import SLURM
-from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
+from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob, answers
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_runs.clock import utc_text
@@ -42,28 +42,31 @@ class SlurmExecutor:
         self._identities = Identities(cluster.host)
 
     def submit(self, submission: Submission) -> list[Queued]:
-        """Queue a job for each benchmark; beyond ``max_parallel`` each waits for the end of one before it.
+        """Queue a job for each benchmark, or for those that share one.
+
+        Beyond ``max_parallel`` each waits for the end of one before it.
 
         Each job is found again by its token after a lost reply, so that one benchmark never has two. A
         scheduler that did not answer once is asked for no further benchmark.
         """
+        plans = submission.queued
         try:
-            missing = self._missing_scripts(submission.jobs)
+            missing = self._missing_scripts(plans)
         except SlurmError as error:
-            return [Queued(plan.benchmark, None, str(error)) for plan in submission.jobs]
+            return answers(submission, [Queued(plan.benchmark, None, str(error)) for plan in plans])
         self._away = ""
-        answers: list[Queued] = []
+        queued: list[Queued] = []
         ids: list[str] = []
-        for plan in submission.jobs:
+        for plan in plans:
             if self._away:
-                answers.append(Queued(plan.benchmark, None, f"the scheduler was not asked: {self._away}"))
+                queued.append(Queued(plan.benchmark, None, f"the scheduler was not asked: {self._away}"))
                 continue
             before = ids[-submission.max_parallel] if len(ids) >= submission.max_parallel else None
             answer = self._queue(plan, before, there=plan.benchmark not in missing)
-            answers.append(answer)
+            queued.append(answer)
             ids += [answer.job_id] if answer.job_id else []
-        self._record(submission.jobs, answers)
-        return answers
+        self._record(plans, queued)
+        return answers(submission, queued)
 
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """One round trip to the controller, and one to accounting for those that it has forgotten.
@@ -184,10 +187,10 @@ class SlurmExecutor:
         scripts = [str(JobPaths(plan.job_dir).script) for plan in plans]
         return {plans[number].benchmark for number in missing_paths(self._cluster.host, scripts, test="-f")}
 
-    def _record(self, plans: Sequence[JobPlan], answers: Sequence[Queued]) -> None:
+    def _record(self, plans: Sequence[JobPlan], queued: Sequence[Queued]) -> None:
         """Note what was queued in each benchmark's journal. A submit does not fail for it."""
         lines = []
-        for answer in answers:
+        for answer in queued:
             event = {"at": utc_text(time.time()), "event": "submitted", "job_id": answer.job_id}
             if answer.job_id is None:
                 event = {"at": event["at"], "event": "submit_failed", "error": answer.error}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym import composition
 from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.config import campaign
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.config.resolve import ResolvedConfig, escaped
 from nemo_gym.orchestration.config.sbatch_options import drain_seconds
@@ -48,11 +49,30 @@ class BenchmarkRun:
     """Files of this machine that the job needs there -> where, on the machine of the job."""
 
 
-def load_runs(resolved: ResolvedConfig, *, cwd: Path, model_name: str | None) -> dict[str, BenchmarkRun]:
-    """Load every benchmark's run configuration; ``model_name`` is the wired policy model's, if one is.
+def load_runs(resolved: ResolvedConfig, *, cwd: Path) -> dict[str, BenchmarkRun]:
+    """Load every benchmark's run configuration, of a campaign one for each model.
 
     Raises `ConfigError` naming the benchmark's dotted path.
     """
+    found: dict[str, BenchmarkRun] = {}
+    for share in campaign.shares(resolved.config):
+        try:
+            found |= _load_all(replace(resolved, config=share.config), cwd)
+        except ConfigError as error:
+            raise ConfigError(_in_own_words(str(error), share)) from None
+    return found or _load_all(resolved, cwd)
+
+
+def _in_own_words(sentence: str, share: campaign.ModelShare) -> str:
+    """With the path as it is in the file, and the model."""
+    for folder, benchmark in share.benchmarks.items():
+        sentence = sentence.replace(f"driver.benchmarks.{folder}", f"driver.benchmarks.{benchmark}")
+    return f"model {share.name}: {sentence}"
+
+
+def _load_all(resolved: ResolvedConfig, cwd: Path) -> dict[str, BenchmarkRun]:
+    policy = resolved.config.driver.policy_model
+    model_name = served_name(resolved.config.services[policy]) if policy is not None else None
     return {
         name: _load(name, job, resolved, cwd, model_name)
         for name, job in resolved.config.driver.benchmarks.items()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import RunPaths, gym_copies
+from nemo_gym.orchestration.config import campaign
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
@@ -24,6 +25,7 @@ from nemo_gym.orchestration.plan.values import (
     JobPlan,
     OtelPlan,
     ServicePlan,
+    SharedBenchmark,
     SlurmPlan,
     StepImage,
     Submission,
@@ -49,6 +51,9 @@ def plan_submission(
     config: SubmitConfig, runs: Mapping[str, BenchmarkRun], gym_job_id: str, around: PlanContext
 ) -> Submission:
     """Plan every job. Raises `SecretReferenceError` when a ``host:`` variable is not set."""
+    shares = campaign.shares(config)
+    if shares:
+        return _plan_campaign(config, shares, runs, gym_job_id, around)
     run_dir = Path(config.job.output_path) / gym_job_id
     services = service_plans(config)
     jobs = [
@@ -62,6 +67,56 @@ def plan_submission(
         jobs=jobs,
         max_parallel=config.machine.max_parallel or len(jobs),
         config=config,
+    )
+
+
+def _plan_campaign(
+    config: SubmitConfig,
+    shares: list[campaign.ModelShare],
+    runs: Mapping[str, BenchmarkRun],
+    gym_job_id: str,
+    around: PlanContext,
+) -> Submission:
+    """Every benchmark's own job as it would be without others, and a job for each model that runs them."""
+    jobs: list[JobPlan] = []
+    shared: list[JobPlan] = []
+    for share in shares:
+        alone = plan_submission(share.config, runs, gym_job_id, around)
+        jobs += [replace(job, shared=share.name) for job in alone.jobs]
+        shared.append(_shared_job(share, alone, around))
+    return Submission(
+        gym_job_id=gym_job_id,
+        run_dir=Path(config.job.output_path) / gym_job_id,
+        cluster=config.cluster,
+        jobs=jobs,
+        max_parallel=config.machine.max_parallel or len(shared),
+        config=config,
+        shared=shared,
+    )
+
+
+def _shared_job(share: campaign.ModelShare, alone: Submission, around: PlanContext) -> JobPlan:
+    """The job of one model: its services, and the names of the benchmarks that run beside them."""
+    config, first = share.config, alone.jobs[0]
+    paths = RunPaths(alone.run_dir).job(share.name)
+    mounts = [str(paths.job_dir), *config.driver.mounts]
+    return replace(
+        first,
+        benchmark=share.name,
+        job_dir=paths.job_dir,
+        run=None,
+        prepare=None,
+        command=None,
+        env={},
+        secrets=_secrets(config, "", around.environ),
+        budget=None,
+        otel=_otel(config, share.name, paths.job_dir, first.services, around.user),
+        notify=None,  # each benchmark notifies of its own end
+        config_files=[],
+        inputs={},
+        container=_container(config.driver.container, mounts),
+        slurm=_slurm(config, share.name, paths.job_dir),
+        benchmarks=tuple(SharedBenchmark(job.benchmark, job.budget is not None) for job in alone.jobs),
     )
 
 
@@ -186,9 +241,14 @@ def _secrets(config: SubmitConfig, benchmark: str, environ: Mapping[str, str]) -
 
 
 def _values(config: SubmitConfig, benchmark: str) -> Iterator[tuple[str, str]]:
-    """Every value of one job that may refer to the submitting shell, with its dotted path."""
+    """Every value of one job that may refer to the submitting shell, with its dotted path.
+
+    Without a benchmark, those of the services alone.
+    """
     for name, service in config.services.items():
         yield from ((f"services.{name}.env.{key}", value) for key, value in service.env.items())
+    if not benchmark:
+        return
     yield from ((f"driver.env.{key}", value) for key, value in config.driver.env.items())
     key = config.driver.benchmarks[benchmark].run.get("policy_api_key")
     if isinstance(key, str):

@@ -122,6 +122,7 @@ def _job_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
     yield _array("GYM_SERVICE_PATHS", [service.health_path for service in services])
     yield _array("GYM_SERVICE_TIMEOUTS", [str(service.health_timeout) for service in services])
     yield from _spread_lines(services)
+    yield from _shared_lines(plan)
 
 
 def _spread_lines(services: Sequence[ServicePlan]) -> Iterator[str]:
@@ -139,6 +140,16 @@ def _spread_lines(services: Sequence[ServicePlan]) -> Iterator[str]:
 
 def _of(service: ServicePlan) -> str:
     return service.service or service.name
+
+
+def _shared_lines(plan: JobPlan) -> Iterator[str]:
+    """What the job of a model and the jobs of its benchmarks know of each other."""
+    if plan.benchmarks:
+        yield _array("GYM_SHARERS", [benchmark.name for benchmark in plan.benchmarks])
+        yield _array("GYM_SHARER_CHAINS", ["yes" if its.resumable else "" for its in plan.benchmarks])
+    if plan.shared:
+        yield _assign("GYM_SHARED", plan.shared)
+        yield _assign("GYM_PARALLEL", str((plan.run or {}).get("num_samples_in_parallel") or ""))
 
 
 def _seal_lines(plan: JobPlan, folder: Path, files: Mapping[str, bytes]) -> Iterator[str]:

@@ -44,6 +44,7 @@ def shell_parts(plan: JobPlan) -> list[str]:
     own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.slurm is not None else []
     further = ["install"] if plan.install is not None else []
     further += ["notify"] if plan.notify is not None else []
+    further += ["shared_job"] if plan.benchmarks else ["sharer"] if plan.shared else []
     return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *further]
 
 

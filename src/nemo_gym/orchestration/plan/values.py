@@ -112,9 +112,19 @@ class OtelPlan:
     health_check_timeout_seconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class SharedBenchmark:
+    """A benchmark that runs in the job of its model."""
+
+    name: str
+    """The name of its folder, beside that of the model's job."""
+    resumable: bool
+    """Whether it goes on in the job's successor."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """One benchmark's job."""
+    """One benchmark's job, or the job of a model that several benchmarks share."""
 
     gym_job_id: str
     benchmark: str
@@ -165,6 +175,10 @@ class JobPlan:
     """Who is notified of its end."""
     slurm: SlurmPlan | None = None
     """The cluster's part; ``None`` for a job of this machine."""
+    shared: str = ""
+    """The model in whose job this benchmark runs, also the name of that job's folder; empty: in its own."""
+    benchmarks: tuple[SharedBenchmark, ...] = ()
+    """The benchmarks of a shared job; empty for a benchmark's own."""
 
     @property
     def scheduler(self) -> str:
@@ -181,6 +195,23 @@ class Submission:
     cluster: str
     """The name of the compute entry."""
     jobs: list[JobPlan]
+    """One for each benchmark."""
     max_parallel: int
     """How many of the jobs may run at once."""
     config: SubmitConfig
+    shared: list[JobPlan] = field(default_factory=list)
+    """Jobs that benchmarks share: such a benchmark is not queued itself."""
+
+    @property
+    def folders(self) -> list[JobPlan]:
+        """Everything that has a folder."""
+        return [*self.shared, *self.jobs]
+
+    @property
+    def queued(self) -> list[JobPlan]:
+        """What is queued, in order."""
+        return [*self.shared, *(job for job in self.jobs if not job.shared)]
+
+    def benchmarks_of(self, job: JobPlan) -> list[str]:
+        """The benchmarks that run in a queued job."""
+        return [benchmark.name for benchmark in job.benchmarks] or [job.benchmark]

@@ -138,15 +138,15 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
     try:
         config = load_yaml(RunPaths(run_dir).resolved_config)
         cluster, compute = next(iter(config["compute"].items()))
-        benchmarks = list(config["driver"]["benchmarks"])
-    except (GymError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        benchmarks = list(_benchmarks(config))
+    except (GymError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         if not _names_jobs(run_dir):
             raise DataError(
                 f"{run_dir}: nothing in it describes a job, as after a submit that ended before it had "
                 "queued one; it can be removed."
             ) from None
         raise DataError(f"{run_dir}: its record is lost and cannot be made again ({error}).") from None
-    entries = tuple(_entry(name, RunPaths(run_dir).job(name)) for name in benchmarks)
+    entries = tuple(_entry(name, RunPaths(run_dir), model) for name, model in benchmarks)
     stamp = datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return SubmissionRecord(
         gym_job_id=run_dir.name,
@@ -180,9 +180,7 @@ def _as_submitted(run_dir: Path, now: datetime) -> SubmissionRecord | None:
     if found is None:
         return None
     record = index.moved(SubmissionRecord.load(found.get("record", {})), run_dir)
-    entries = tuple(
-        _entry(entry.benchmark, RunPaths(run_dir).job(entry.benchmark)) for entry in record.benchmarks
-    )
+    entries = tuple(_entry(entry.benchmark, RunPaths(run_dir), entry.model) for entry in record.benchmarks)
     metadata = {**record.executor_metadata, ADOPTED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
     return replace(record, benchmarks=entries, executor_metadata=metadata)
 
@@ -202,10 +200,23 @@ def _owner(run_dir: Path) -> str:
         return ""
 
 
-def _entry(benchmark: str, paths: JobPaths) -> BenchmarkEntry:
-    job_id = _first_job(paths)
+def _benchmarks(config: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Benchmark and model, in the order of a record."""
+    if not config["driver"].get("models"):
+        yield from ((name, None) for name in config["driver"]["benchmarks"])
+        return
+    from nemo_gym.orchestration.config import campaign
+    from nemo_gym.orchestration.config.schema import SubmitConfig
+
+    for share in campaign.shares(SubmitConfig.model_validate(config)):
+        yield from ((name, share.name) for name in share.benchmarks)
+
+
+def _entry(benchmark: str, paths: RunPaths, model: str | None) -> BenchmarkEntry:
+    job_id = _first_job(paths.job(model or benchmark))
     error = None if job_id is not None else "no job of it is known; its record was lost"
-    return BenchmarkEntry(benchmark=benchmark, job_dir=str(paths.job_dir), job_id=job_id, error=error)
+    job_dir = str(paths.job(benchmark).job_dir)
+    return BenchmarkEntry(benchmark=benchmark, job_dir=job_dir, job_id=job_id, error=error, model=model)
 
 
 def _first_job(paths: JobPaths) -> str | None:

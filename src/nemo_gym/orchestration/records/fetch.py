@@ -119,7 +119,8 @@ def fetch(
 
 def _links(record: SubmissionRecord) -> list[str]:
     """Folders of a run that somebody may have moved to another disk and linked; no other link is followed."""
-    folders = [entry.benchmark for entry in record.benchmarks]
+    models = dict.fromkeys(entry.model for entry in record.benchmarks if entry.model is not None)
+    folders = [*(entry.benchmark for entry in record.benchmarks), *models]
     return [*folders, *(f"{folder}/{part.name}" for folder in folders for part in _PARTS)]
 
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -43,10 +43,10 @@ def write(record: SubmissionRecord, config: str, submission: Submission, *, to: 
     entries = tuple(replace(entry, job_id=None, error=NOT_YET) for entry in record.benchmarks)
     document = {
         "schema_version": SCHEMA_VERSION,
-        "record": asdict(replace(record, benchmarks=entries)),
+        "record": replace(record, benchmarks=entries).to_json(),
         "resolved_config": config,
-        "sealed": {plan.benchmark: dict(_digests(plan)) for plan in submission.jobs},
-        "scripts": {plan.benchmark: _script_digest(plan) for plan in submission.jobs},
+        "sealed": {plan.benchmark: dict(_digests(plan)) for plan in submission.folders},
+        "scripts": {plan.benchmark: _script_digest(plan) for plan in submission.folders},
     }
     path = RunPaths(submission.run_dir).submission
     try:

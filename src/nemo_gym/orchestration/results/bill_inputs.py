@@ -6,7 +6,7 @@ import contextlib
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import prod
@@ -18,6 +18,9 @@ import orjson
 from nemo_gym.errors import GymError
 from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.config import campaign
+from nemo_gym.orchestration.config.schema import SubmitConfig
+from nemo_gym.orchestration.jobs import BenchmarkEntry
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill
 from nemo_gym.orchestration.results.bill import Bill, BilledLink, InFlightCounts
@@ -64,19 +67,40 @@ class _Seen:
         in_flight[at].add(begin, end)
 
 
-def bill_of(location: SubmissionLocation, benchmark: str) -> Bill:
-    """The bill of one benchmark. Raises `OSError` when its files cannot be read."""
-    paths = location.job(benchmark)
-    events = read_journal(paths.events)
-    seen = _Seen(_links(paths, events))
-    _take_rows(seen, paths.rollouts.output)
-    _take_failures(seen, paths.rollouts.failures)
-    command = not paths.run_config.exists()
+def bill_of(location: SubmissionLocation, entry: BenchmarkEntry) -> Bill:
+    """The bill of one benchmark's own jobs. Raises `OSError` when its files cannot be read."""
+    return _bill(location, entry.benchmark, [location.job(entry.benchmark)], shared=entry.model)
+
+
+def bill_of_model(location: SubmissionLocation, model: str) -> Bill:
+    """The bill of the jobs that the benchmarks of a model share. Raises `OSError` as `bill_of`."""
+    its = [entry.benchmark for entry in location.record.benchmarks if entry.model == model]
+    folders = [location.job(model), *(location.job(benchmark) for benchmark in its)]
+    return _bill(location, model, folders, shared=None)
+
+
+def _bill(location: SubmissionLocation, name: str, folders: list[JobPaths], shared: str | None) -> Bill:
+    """A bill of the jobs of the first folder, for the rollouts of all; without those of ``shared`` jobs."""
+    events = [event for paths in folders for event in read_journal(paths.events)]
+    if len(folders) > 1:
+        events.sort(key=lambda event: _ms(event) or 0)
+    links = _links(folders, events)
+    if shared is not None:
+        others = {link.name for link in _links([location.job(shared)], [])}
+        links = [link for link in links if link.name not in others]
+    seen = _Seen(links)
+    for paths in folders:
+        _take_rows(seen, paths.rollouts.output)
+        _take_failures(seen, paths.rollouts.failures)
+    command = not any(paths.run_config.exists() for paths in folders)
     _settle(seen, opaque=command or (seen.timed == 0 and seen.untimed > 0))
+    if shared is not None:
+        seen.outside = 0  # they are those of the shared jobs
+    config = _config(location.paths.resolved_config)
     return Bill(
         gym_job_id=location.record.gym_job_id,
-        benchmark=benchmark,
-        gpus=gpus(_config(location.paths.resolved_config)),
+        benchmark=name,
+        gpus=gpus(config, _services(config, shared or name)),
         links=bill.bill_links(seen.links, _submitted(events), seen.kept, seen.lost),
         notes=list(_notes(seen)),
     )
@@ -85,6 +109,18 @@ def bill_of(location: SubmissionLocation, benchmark: str) -> Bill:
 def place(location: SubmissionLocation) -> JobPlace:
     """Where the jobs of a submission run, by the names that a price list may use."""
     return place_of(_config(location.paths.resolved_config))
+
+
+def _services(config: Mapping[str, Any], model: str) -> Collection[str]:
+    """The services of one job: all but those of other models of a campaign."""
+    services = config.get("services") or {}
+    if not (config.get("driver") or {}).get("models"):
+        return set(services)
+    try:
+        shares = campaign.shares(SubmitConfig.model_validate(config))
+    except ValueError:
+        return set(services)
+    return next((set(share.config.services) for share in shares if share.name == model), set(services))
 
 
 def _settle(seen: _Seen, *, opaque: bool) -> None:
@@ -109,13 +145,15 @@ def _notes(seen: _Seen) -> Iterator[str]:
             yield f"{link.name} has not ended as far as its folder shows: billed up to its last sign of life"
 
 
-def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[BilledLink]:
+def _links(folders: list[JobPaths], events: list[dict[str, Any]]) -> list[BilledLink]:
+    """The links of the first folder; what was charged for them may be noted in the others."""
+    paths = folders[0]
     events_of: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
         events_of[f"{event.get('job_id')}.{event.get('restart', 0)}"].append(event)
     folder = paths.link("0").folder.parent
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
-    charged = _charged([LinkPaths(folder / name) for name in names])
+    charged = _charged([LinkPaths(link) for its in folders for link in its.links.glob("*") if link.is_dir()])
     found = [_link(name, LinkPaths(folder / name), events_of[name], charged.get(name)) for name in names]
     return sorted((link for link in found if link is not None), key=lambda link: (link.start, link.name))
 
@@ -244,7 +282,7 @@ def _config(path: Path) -> dict[str, Any]:
         return {}
 
 
-def gpus(config: Mapping[str, Any]) -> int | None:
+def gpus(config: Mapping[str, Any], services: Collection[str]) -> int | None:
     """GPUs of one job: of its node pools, or of its services on a machine of one's own.
 
     `None` when the resolved config does not say.
@@ -257,7 +295,7 @@ def gpus(config: Mapping[str, Any]) -> int | None:
         return None if None in known else sum(a * b for a, b in zip(known, each, strict=True))
     sizes = ("tensor_parallel_size", "pipeline_parallel_size", "number_of_instances", "replicas")
     filled = 0
-    for service in (config.get("services") or {}).values():
-        if service.get("type") in ("vllm", "sglang"):
+    for name, service in (config.get("services") or {}).items():
+        if name in services and service.get("type") in ("vllm", "sglang"):
             filled += prod(service.get(size) or 1 for size in sizes)
     return filled or compute.get("gpus")

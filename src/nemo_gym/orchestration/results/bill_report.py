@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.config.price_schema import PriceList
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill, bill_inputs
@@ -30,17 +31,23 @@ _HOUR = 3_600_000
 
 
 def bills_of(location: SubmissionLocation, prices: PriceList) -> list[Bill]:
-    """One bill per benchmark of a submission, those that never started left out."""
-    found = [bill_inputs.bill_of(location, entry.benchmark) for entry in location.record.benchmarks]
+    """One bill per benchmark of a submission, or per model of a campaign, those that never started left out.
+
+    A benchmark of a campaign that was queued again has a bill of its own for that.
+    """
+    entries = location.record.benchmarks
     place = bill_inputs.place(location)
+    models: dict[str, list[JobPaths]] = {}
+    for entry in entries:
+        if entry.model is not None:
+            models.setdefault(entry.model, []).append(location.job(entry.benchmark))
+    found = [(bill_inputs.bill_of_model(location, model), folders) for model, folders in models.items()]
+    for entry in entries:  # tokens are on the bill of the job that is shared
+        own = [location.job(entry.benchmark)] if entry.model is None else []
+        found.append((bill_inputs.bill_of(location, entry), own))
     return [
-        replace(
-            each,
-            costs=priced(
-                location.job(each.benchmark), gpu_hours([each]), each.allocated / _HOUR, place, prices
-            ),
-        )
-        for each in found
+        replace(each, costs=priced(folders, gpu_hours([each]), each.allocated / _HOUR, place, prices))
+        for each, folders in found
         if each.links
     ]
 

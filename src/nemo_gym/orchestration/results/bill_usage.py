@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nemo_gym.errors import GymError
@@ -12,22 +13,38 @@ from nemo_gym.orchestration.results.bill_costs import BenchmarkCosts, JobPlace, 
 
 
 def priced(
-    paths: JobPaths, gpu_hours: float | None, allocated_hours: float, place: JobPlace, prices: PriceList
+    folders: Sequence[JobPaths],
+    gpu_hours: float | None,
+    allocated_hours: float,
+    place: JobPlace,
+    prices: PriceList,
 ) -> BenchmarkCosts:
-    """The costs of one benchmark; what its files do not say is not known."""
-    run, summary = _run(paths), _summary(paths)
-    judges = run.get("judge_models") or {}
-    found = {
-        name: TokenUse(
-            (judges.get(name) or {}).get("model"),
-            use.get("prompt_tokens", 0),
-            use.get("completion_tokens", 0),
-            served_by_job=bool((judges.get(name) or {}).get("service")),
-        )
-        for name, use in (summary.get("judges") or {}).items()
-    }
-    own = {name: _price((judges.get(name) or {}).get("price_per_million_tokens")) for name in found}
-    return costs_of(gpu_hours, allocated_hours, place, _tokens(run, summary), found, prices, judge_prices=own)
+    """The costs of the benchmarks of a job, one as a rule; what their files do not say is not known."""
+    tokens: TokenUse | None = None
+    found: dict[str, TokenUse] = {}
+    own: dict[str, TokenPrice | None] = {}
+    for paths in folders:
+        run, summary = _run(paths), _summary(paths)
+        judges = run.get("judge_models") or {}
+        for name, use in (summary.get("judges") or {}).items():
+            known = judges.get(name) or {}
+            asked = TokenUse(
+                known.get("model"),
+                use.get("prompt_tokens", 0),
+                use.get("completion_tokens", 0),
+                served_by_job=bool(known.get("service")),
+            )
+            found[name] = _sum(found.get(name), asked) or asked
+            own[name] = _price(known.get("price_per_million_tokens"))
+        tokens = _sum(tokens, _tokens(run, summary))
+    return costs_of(gpu_hours, allocated_hours, place, tokens, found, prices, judge_prices=own)
+
+
+def _sum(one: TokenUse | None, other: TokenUse | None) -> TokenUse | None:
+    """Tokens of one model for two benchmarks."""
+    if one is None or other is None:
+        return one or other
+    return replace(other, input=one.input + other.input, output=one.output + other.output)
 
 
 def _tokens(run: Mapping[str, Any], summary: Mapping[str, Any]) -> TokenUse | None:

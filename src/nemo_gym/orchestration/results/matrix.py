@@ -55,6 +55,8 @@ class ScoreMatrix:
     pairs: Sequence[PairDifference] = ()
     notes: Sequence[str] = field(default_factory=list)
     """What keeps cells from being compared or from being complete."""
+    facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By row, the values of further columns; those of its cells that differ are all there."""
 
     def to_json(self) -> dict[str, Any]:
         """One document for ``--json``."""
@@ -70,30 +72,43 @@ class ScoreMatrix:
             "pairs": [asdict(pair) for pair in self.pairs],
             "alpha": ALPHA,
             "notes": list(self.notes),
+            **({"facts": {row: list(values) for row, values in self.facts.items()}} if self.facts else {}),
         }
 
 
-def score_matrix(results: Iterable[tuple[str, BenchmarkResult]]) -> ScoreMatrix:
+def score_matrix(
+    results: Iterable[tuple[str, BenchmarkResult]], facts: Sequence[Sequence[str | None]] = ()
+) -> ScoreMatrix:
     """The table of some results, each with the name of its row, newest first.
 
-    Where a row has two results of a benchmark, both rows carry their submission's id.
+    ``facts`` are values of further columns, result by result. Where a row has two results of a benchmark,
+    both rows carry their submission's id.
     """
     found = _distinguished(list(results))
     rows = list(dict.fromkeys(row for row, _ in found))
-    columns = list(dict.fromkeys(result.benchmark for _, result in found))
-    cells = {(row, result.benchmark): MatrixCell(row, result.benchmark, result) for row, result in found}
-    notes = [f"{row}, {result.benchmark}: {result.detail}" for row, result in found if result.detail]
+    columns = list(dict.fromkeys(result.column for _, result in found))
+    cells = {(row, result.column): MatrixCell(row, result.column, result) for row, result in found}
+    notes = [f"{row}, {result.column}: {result.detail}" for row, result in found if result.detail]
     pairs = _pairs(cells, rows, columns, notes)
     for key in _best(cells, rows, columns, pairs):
         cell = cells[key]
         cells[key] = MatrixCell(cell.row, cell.column, cell.result, best=True)
-    return ScoreMatrix(rows, columns, cells, pairs, notes)
+    return ScoreMatrix(rows, columns, cells, pairs, notes, _facts_of_rows([row for row, _ in found], facts))
+
+
+def _facts_of_rows(names: Sequence[str], facts: Sequence[Sequence[str | None]]) -> dict[str, list[str]]:
+    found: dict[str, list[dict[str, None]]] = {}
+    for name, values in zip(names, facts, strict=False):
+        its = found.setdefault(name, [{} for _ in values])
+        for known, value in zip(its, values, strict=True):
+            known.update({} if value is None else {value: None})
+    return {name: [", ".join(known) for known in its] for name, its in found.items()}
 
 
 def _distinguished(found: list[tuple[str, BenchmarkResult]]) -> list[tuple[str, BenchmarkResult]]:
     seen: dict[tuple[str, str], set[str]] = {}
     for row, result in found:
-        seen.setdefault((row, result.benchmark), set()).add(result.gym_job_id)
+        seen.setdefault((row, result.column), set()).add(result.gym_job_id)
     doubled = {row for (row, _), ids in seen.items() if len(ids) > 1}
     return [(f"{row} ({result.gym_job_id})" if row in doubled else row, result) for row, result in found]
 

@@ -15,8 +15,9 @@ from nemo_gym.rollouts.output.manifest import load_manifest
 from nemo_runs.clock import moment
 from nemo_runs.durations import duration_in_words
 
-NAMES = ("model", "id", "benchmark", "submitted", "age", "cluster", "labels")
-"""Facts with names of their own; ``label.NAME`` is a label, anything else a setting of the run."""
+NAMES = ("model", "served", "id", "benchmark", "submitted", "age", "cluster", "labels")
+"""Facts with names of their own; ``model`` is the name in a campaign, else, as ``served`` always, that
+under which the model answered. ``label.NAME`` is a label, anything else a setting of the run."""
 
 
 def run_fact(name: str, record: SubmissionRecord, result: BenchmarkResult, *, now: float) -> str | None:
@@ -26,9 +27,10 @@ def run_fact(name: str, record: SubmissionRecord, result: BenchmarkResult, *, no
     ``responses_create_params.temperature``; the manifest holds those that affect answers or grades.
     """
     plain = {
-        "model": result.model,
+        "model": result.label or result.model,
+        "served": result.model,
         "id": record.gym_job_id,
-        "benchmark": result.benchmark,
+        "benchmark": result.column,
         "submitted": record.submitted_at,
         "cluster": record.cluster,
         "labels": " ".join(f"{key}={value}" for key, value in record.labels.items()) or None,

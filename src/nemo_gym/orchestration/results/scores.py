@@ -61,6 +61,15 @@ class BenchmarkResult:
     """Rollouts that were not asked, since the run's question was answered before."""
     until: Mapping[str, Any] | None = None
     """Of a run that may stop early: rule, seed, tasks used, outcome, limits."""
+    label: str | None = None
+    """The model's name in the campaign; ``None``: not of a campaign."""
+    task: str = ""
+    """The benchmark without that name; empty: as `benchmark`."""
+
+    @property
+    def column(self) -> str:
+        """The benchmark, for whatever model."""
+        return self.task or self.benchmark
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
@@ -82,6 +91,8 @@ def _result(record: SubmissionRecord, entry: BenchmarkEntry, report: Reporter) -
         "benchmark": entry.benchmark,
         "job_id": entry.job_id,
         "job_dir": entry.job_dir,
+        "label": entry.model,
+        "task": entry.task,
     }
     # one that could not be queued at first may have been resubmitted, and a chain has later jobs
     newest = chain_head.last_started(Path(entry.job_dir)) or entry.job_id

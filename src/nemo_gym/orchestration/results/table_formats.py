@@ -20,22 +20,35 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With these a spreadsheet takes text for a formula."""
 
 
-def matrix_text(matrix: ScoreMatrix, form: TableFormat, *, head: str, width: int | None = None) -> str:
+def matrix_text(
+    matrix: ScoreMatrix,
+    form: TableFormat,
+    *,
+    head: str,
+    facts: Sequence[str] = (),
+    width: int | None = None,
+) -> str:
     """A matrix of scores with 95 % intervals, in percent; the significantly best of a column is marked.
 
-    ``head`` is the heading of the rows' names. ``csv`` has shares from 0 to 1 and a column for each end of
-    the interval.
+    ``head`` is the heading of the rows' names, ``facts`` those of further columns. ``csv`` has
+    shares from 0 to 1 and a column for each end of the interval.
     """
     if form == "csv":
-        return _matrix_csv(matrix, head)
-    rows = [
-        [row, *(_shown(matrix.cells.get((row, column)), form) for column in matrix.columns)]
+        return _matrix_csv(matrix, [head, *facts])
+    named = {row: [row, *(value or "-" for value in _facts(matrix, row, facts))] for row in matrix.rows}
+    scores = {
+        row: [_shown(matrix.cells.get((row, column)), form) for column in matrix.columns]
         for row in matrix.rows
-    ]
+    }
     if form == "text":
-        return table([head.upper(), *matrix.columns], rows, width)
-    escaped = [[_escaped(cells[0], form), *cells[1:]] for cells in rows]
-    return _marked_up([head, *matrix.columns], escaped, form, numbers=len(matrix.columns))
+        rows = [[*named[row], *scores[row]] for row in matrix.rows]
+        return table([head.upper(), *(fact.upper() for fact in facts), *matrix.columns], rows, width)
+    rows = [[*(_escaped(cell, form) for cell in named[row]), *scores[row]] for row in matrix.rows]
+    return _marked_up([head, *facts, *matrix.columns], rows, form, numbers=len(matrix.columns))
+
+
+def _facts(matrix: ScoreMatrix, row: str, facts: Sequence[str]) -> Sequence[str]:
+    return matrix.facts.get(row, [""] * len(facts))
 
 
 def rows_text(columns: Sequence[str], rows: Sequence[Sequence[str]], form: TableFormat) -> str:
@@ -84,11 +97,11 @@ def _marked_up(
     )
 
 
-def _matrix_csv(matrix: ScoreMatrix, head: str) -> str:
+def _matrix_csv(matrix: ScoreMatrix, heads: Sequence[str]) -> str:
     names = [
         f"{column}{end}" for column in matrix.columns for end in ("", " low", " high", " best", " status")
     ]
-    lines = [[head, *names]]
+    lines = [[*heads, *names]]
     for row in matrix.rows:
         cells: list[str] = []
         for column in matrix.columns:
@@ -99,7 +112,7 @@ def _matrix_csv(matrix: ScoreMatrix, head: str) -> str:
             found = cell.result
             numbers = ["" if value is None else repr(value) for value in (found.score, found.low, found.high)]
             cells += [*numbers, str(cell.best).lower(), found.status]
-        lines.append([row, *cells])
+        lines.append([row, *_facts(matrix, row, heads[1:]), *cells])
     return _csv(lines)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nemo_gym.chain.evidence import Evidence, TimedObservation
+from nemo_gym.chain.shared_job import of_benchmark
 from nemo_gym.errors import GymError
 from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -97,13 +98,21 @@ def _of_machine(
             asked_at=asked_at,
             silent=silent or known.silent,
             seen={
-                job_id: seen[job]
+                job_id: found
                 for job_id in known.job_ids
-                if (job := JobRef(job_id, known.job_dir)) in seen and not known.outlives(job_id, seen[job])
+                if (found := _seen(known, job_id, seen)) is not None and not known.outlives(job_id, found)
             },
         )
         for key, known in facts.items()
     }
+
+
+def _seen(known: Evidence, job_id: str, seen: Mapping[JobRef, TimedObservation]) -> TimedObservation | None:
+    folder = known.folder_of(job_id)
+    found = seen.get(JobRef(job_id, folder))
+    if found is None or folder == known.job_dir:
+        return found
+    return dataclasses.replace(found, observation=of_benchmark(known, job_id, found.observation))
 
 
 def _with_unheard(machine: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
@@ -113,7 +122,10 @@ def _with_unheard(machine: SubmissionMachine, facts: dict[Key, Evidence]) -> dic
     They carry a token, by which one look at the queue finds all of them. Where nobody answers, they wait to
     be found by the next look.
     """
-    wanted = {job: key for key, known in facts.items() for job in _unheard(known)}
+    wanted: dict[UnrecordedJob, list[Key]] = {}
+    for key, known in facts.items():
+        for job in _unheard(known):
+            wanted.setdefault(job, []).append(key)
     if not wanted:
         return facts
     try:
@@ -121,22 +133,27 @@ def _with_unheard(machine: SubmissionMachine, facts: dict[Key, Evidence]) -> dic
     except _UNREADABLE:
         return facts
     for job, job_id in found.items():
-        known = facts[wanted[job]]
-        if not job.resubmission:
-            known = dataclasses.replace(known, first_job=job_id, submit_error=None)
-        resubmissions = tuple(
-            dataclasses.replace(again, job_id=job_id) if again.number == job.resubmission else again
-            for again in known.resubmissions
-        )
-        facts[wanted[job]] = dataclasses.replace(known, resubmissions=resubmissions)
+        for key in wanted[job]:
+            facts[key] = _with_job(facts[key], job, job_id)
     return facts
+
+
+def _with_job(known: Evidence, job: UnrecordedJob, job_id: str) -> Evidence:
+    """The same with the id of a job that nobody had noted down."""
+    if not job.resubmission:
+        return dataclasses.replace(known, first_job=job_id, submit_error=None)
+    resubmissions = tuple(
+        dataclasses.replace(again, job_id=job_id) if again.number == job.resubmission else again
+        for again in known.resubmissions
+    )
+    return dataclasses.replace(known, resubmissions=resubmissions)
 
 
 def _unheard(known: Evidence) -> list[UnrecordedJob]:
     """Jobs that may be in the queue although no file names them."""
     if known.unread:
         return []
-    first = [] if known.job_ids else [UnrecordedJob(known.job_dir)]
+    first = [] if known.job_ids else [UnrecordedJob(known.shared_dir or known.job_dir)]
     return [*first, *(UnrecordedJob(known.job_dir, again.number) for again in known.pending)]
 
 
@@ -169,6 +186,7 @@ def _facts(
             gym_job_id=record.gym_job_id,
             benchmark=entry.benchmark,
             job_dir=folder,
+            shared_dir=None if entry.model is None else Path(entry.queue_dir),
             where=machine.label,
             elsewhere=record.hostname is not None and not folder.is_dir(),
             first_job=entry.job_id,
@@ -191,7 +209,7 @@ def _questions(
         last = known.last
         depends = (*(() if last is None else (last.job_id,)), *known.waiting)
         for job_id in known.job_ids if scope.every_job else depends:
-            job = JobRef(job_id, known.job_dir)
+            job = JobRef(job_id, known.folder_of(job_id))
             old = machine.memory.of_job(job)
             if old is not None and not scope.every_job and _is_settled(known, job_id, old, now):
                 remembered[job] = old

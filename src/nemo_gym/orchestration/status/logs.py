@@ -37,30 +37,37 @@ class LogPiece:
 def sources(known: Evidence, files: RunFiles) -> dict[str, set[str]]:
     """What there are logs of, in the order of names, and of which jobs."""
     found: dict[str, set[str]] = {}
-    names = files.sizes(JobPaths(known.job_dir).logs)
-    for job_id in known.job_ids:
-        for name in names:
-            step = re.fullmatch(rf"(.+)-{re.escape(job_id)}\.log", name)
-            if step is not None:
-                found.setdefault(step[1], set()).add(job_id)
-    beside = files.sizes(known.job_dir)
-    for job_id in known.job_ids:
-        if JobPaths(known.job_dir).output(job_id).name in beside:
-            found.setdefault(SCRIPT, set()).add(job_id)
+    for source, job_id in _paths(known, files):
+        found.setdefault(source, set()).add(job_id)
     return dict(sorted(found.items()))
+
+
+def _paths(known: Evidence, files: RunFiles) -> dict[tuple[str, str], Path]:
+    """The log of each source and job; what a job that is shared has, all of its benchmarks have."""
+    found: dict[tuple[str, str], Path] = {}
+    for folder in filter(None, (known.shared_dir, known.job_dir)):
+        paths = JobPaths(folder)
+        names, beside = files.sizes(paths.logs), files.sizes(folder)
+        for job_id in known.job_ids:
+            for name in names:
+                step = re.fullmatch(rf"(.+)-{re.escape(job_id)}\.log", name)
+                if step is not None:
+                    found[step[1], job_id] = paths.logs / name
+            if paths.output(job_id).name in beside:
+                found[SCRIPT, job_id] = paths.output(job_id)
+    return found
 
 
 def pieces(known: Evidence, source: str, files: RunFiles) -> list[LogPiece]:
     """The logs of one source, one per job, in the order in which the jobs started."""
-    jobs = sources(known, files).get(source, set())
-    paths = JobPaths(known.job_dir)
+    paths = {job_id: path for (its, job_id), path in _paths(known, files).items() if its == source}
     order = dict.fromkeys([*(link.job_id for link in known.links), *known.job_ids])
     found: list[LogPiece] = []
-    for number, job_id in enumerate((job for job in order if job in jobs), start=1):
+    for number, job_id in enumerate((job for job in order if job in paths), start=1):
         started = next((link.started for link in known.links if link.job_id == job_id), None)
         begun = f", started {utc_second(started)}" if started is not None else ""
-        path = paths.output(job_id) if source == SCRIPT else paths.log(source, job_id)
-        found.append(LogPiece(job_id, path, f"{source} of job {job_id} (log {number}{begun})"))
+        title = f"{source} of job {job_id} (log {number}{begun})"
+        found.append(LogPiece(job_id, paths[job_id], title))
     return found
 
 

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -111,7 +111,7 @@ def cancel(
     clock = clock or SystemClock()
     cancellation = _Cancellation(request, machines, clock)
     known = cancellation.look()
-    targets = [key for key, evidence in known.items() if _may_live(evidence)]
+    targets = [key for key, evidence in cancellation.asked_for(known).items() if _may_live(evidence)]
     cancellation.write_tombstones([known[key] for key in targets])
     deadline, pause, clean = clock.monotonic() + request.within, _FIRST_PAUSE, 0
     while targets:
@@ -125,7 +125,8 @@ def cancel(
         known = cancellation.look()
         cancellation.renew([known[key] for key in targets])
     return CancelReport(
-        tuple(cancellation.outcome(evidence) for evidence in known.values()), tuple(cancellation.problems)
+        tuple(cancellation.outcome(evidence) for evidence in cancellation.asked_for(known).values()),
+        tuple(cancellation.problems),
     )
 
 
@@ -136,13 +137,30 @@ class _Cancellation:
         self._request, self._machines, self._clock = request, machines, clock
         self._machine = _machine(machines, request.record)
         self._asked: dict[JobRef, float] = {}
+        self._needed: set[JobRef] = set()
+        """Jobs that run other benchmarks too: a benchmark's tombstone alone ends it there."""
         self._left_alone: set[str] = set()
         self.problems: list[str] = []
 
     def look(self) -> dict[Key, Evidence]:
-        """All that is known of every job."""
-        scope = Scope(every_job=True, benchmark=self._request.benchmark)
-        return gather([self._request.record], self._machines, scope=scope, clock=self._clock)
+        """All that is known of every job, those of benchmarks in the same jobs included."""
+        record, benchmark = self._request.record, self._request.benchmark
+        shared = any(entry.model is not None for entry in record.benchmarks)
+        scope = Scope(every_job=True, benchmark=None if shared else benchmark)
+        known = gather([record], self._machines, scope=scope, clock=self._clock)
+        wanted = self.asked_for(known)
+        self._needed = {
+            job
+            for key, evidence in known.items()
+            if key not in wanted and not evidence.cancelled and evidence.shared_dir is not None
+            for job in _refs(evidence, evidence.alive())
+        }
+        return known
+
+    def asked_for(self, known: Mapping[Key, Evidence]) -> dict[Key, Evidence]:
+        """What the request is about."""
+        wanted = self._request.benchmark
+        return {key: evidence for key, evidence in known.items() if wanted in (None, evidence.benchmark)}
 
     def write_tombstones(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones, all or none, before any job is asked to end; then the journals."""
@@ -205,7 +223,7 @@ class _Cancellation:
         if left and all(known.silent for known in left):
             return
         for jobs in (waiting, running, unseen):
-            if not self._ask(jobs):
+            if not self._ask([job for job in dict.fromkeys(jobs) if job not in self._needed]):
                 return
 
     def _ask(self, jobs: Sequence[JobRef]) -> bool:
@@ -231,7 +249,7 @@ class _Cancellation:
         asked = [
             job.job_id
             for job in self._asked
-            if job.job_dir == known.job_dir and job.job_id not in self._left_alone
+            if job.job_dir == known.folder_of(job.job_id) and job.job_id not in self._left_alone
         ]
         return CancelOutcome(
             gym_job_id=known.gym_job_id,
@@ -278,7 +296,7 @@ def _machine(machines: Groups, record: SubmissionRecord) -> SubmissionMachine:
 
 
 def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:
-    return [JobRef(job_id, known.job_dir) for job_id in job_ids]
+    return [JobRef(job_id, known.folder_of(job_id)) for job_id in job_ids]
 
 
 def _may_live(known: Evidence) -> bool:

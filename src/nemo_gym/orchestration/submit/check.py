@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.orchestration.config import campaign
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, FindingLevel, ok, passed, problem, unknown, warning
@@ -43,7 +44,6 @@ def refuse(judged: Iterable[Finding]) -> None:
 
 def _wanted(config: SubmitConfig, compute: SlurmCompute) -> WantedJob:
     """A job of a benchmark, and how many of them are queued at once."""
-    jobs = config.driver.benchmarks.values()
     walltime = compute.walltime
     return WantedJob(
         account=compute.account,
@@ -52,8 +52,17 @@ def _wanted(config: SubmitConfig, compute: SlurmCompute) -> WantedJob:
         seconds=None
         if walltime is None
         else parse_duration(walltime, where=f"compute.{config.cluster}.walltime"),
-        count=len(jobs) + sum(job.chain is not None for job in jobs),
+        count=jobs_at_once(config),
     )
+
+
+def jobs_at_once(config: SubmitConfig) -> int:
+    """Jobs in the queue, successors included."""
+    jobs = config.driver.benchmarks.values()
+    models = len(campaign.shares(config))
+    if models:  # one job for all benchmarks of a model
+        return models * (1 + any(job.chain is not None for job in jobs))
+    return len(jobs) + sum(job.chain is not None for job in jobs)
 
 
 def _job(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:

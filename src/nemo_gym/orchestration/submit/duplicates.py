@@ -23,7 +23,7 @@ def refuse_duplicate(digest: str, executor: JobExecutor) -> None:
         if record.config_digest == digest and record.executor == executor.name
     ]
     references = {
-        JobRef(job_id=entry.job_id, job_dir=Path(entry.job_dir)): record
+        JobRef(job_id=entry.job_id, job_dir=Path(entry.queue_dir)): record
         for record in duplicates
         for entry in record.benchmarks
         if entry.job_id is not None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from nemo_gym import job_paths
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration.config import gym_install, rules
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs
 from nemo_gym.orchestration.plan.build import PlanContext, plan_submission
 from nemo_gym.orchestration.submit import submitting_host
 from nemo_gym.orchestration.submit.destination import Destination, ThisMachine
@@ -77,10 +77,7 @@ def plan(order: SubmitRequest, context: SubmitContext) -> Submission:
     rules.refuse_unsupported(config, context.executor)
     for warning in rules.warnings(config):
         context.report(f"warning: {warning}")
-    policy = config.driver.policy_model
-    model_name = served_name(config.services[policy]) if policy is not None else None
-    runs = load_runs(order.resolved, cwd=context.cwd, model_name=model_name)
-    runs = with_references(runs)
+    runs = with_references(load_runs(order.resolved, cwd=context.cwd))
     context.destination.check(config, context.environ)
     gym = context.destination.gym_program(config)
     for warning in gym_install.warnings(config, gym):
@@ -171,7 +168,10 @@ def _entries(
     answers = {answer.benchmark: answer for answer in queued}
     hidden = _hidden(submission, context.environ)
     return tuple(
-        _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), hidden) for job in submission.jobs
+        replace(
+            _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), hidden), model=job.shared or None
+        )
+        for job in submission.jobs
     )
 
 
@@ -188,7 +188,7 @@ def _entry(benchmark: str, job_dir: Path, answer: Queued | None, hidden: list[st
 
 def _hidden(submission: Submission, environ: Mapping[str, str]) -> list[str]:
     """The values that no text of a record may hold."""
-    values = [value.reveal() for job in submission.jobs for value in job.secrets.values()]
+    values = [value.reveal() for job in submission.folders for value in job.secrets.values()]
     otel = submission.config.otel
     token = environ.get(otel.token_env, "") if otel is not None else ""
     return [*values, *([token] if token else [])]

@@ -30,6 +30,7 @@ _LINE_EVERY = 10.0
 def follow(
     executor: JobExecutor,
     jobs: Mapping[str, JobRef],
+    folders: Mapping[str, Path] | None = None,
     *,
     stream: TextIO,
     clock: SecondsClock | None = None,
@@ -37,9 +38,11 @@ def follow(
 ) -> dict[str, JobObservation]:
     """Show the jobs, by benchmark, on ``stream`` until all have ended; returns how each ended.
 
+    ``folders`` are those of the benchmarks, where they are not the jobs'.
     `KeyboardInterrupt` ends the following alone; the jobs go on, and the stream says so.
     """
     clock = clock or SystemClock()
+    folders = folders or {benchmark: job.job_dir for benchmark, job in jobs.items()}
     display = _Redrawn(stream) if stream.isatty() else _Lines(stream)
     try:
         while True:
@@ -48,9 +51,9 @@ def follow(
             width = max(map(len, jobs), default=0)
             lines = {
                 benchmark: line(
-                    benchmark.ljust(width), state[benchmark], progress(job.job_dir), clock.seconds()
+                    benchmark.ljust(width), state[benchmark], progress(folders[benchmark]), clock.seconds()
                 )
-                for benchmark, job in jobs.items()
+                for benchmark in jobs
             }
             display.show(lines, state, clock.monotonic())
             if all(observation.state.final for observation in state.values()):

@@ -10,7 +10,7 @@ from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import ModelService, SlurmCompute, SubmitConfig
-from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, load_runs, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, load_runs
 from nemo_gym.orchestration.submit import check, sandbox_check
 from nemo_gym.orchestration.submit.destination import Destination
 from nemo_gym.orchestration.submit.references import with_references
@@ -88,9 +88,7 @@ def _machine(
         return f"{path}{brought}"
 
     def data() -> str:
-        policy = config.driver.policy_model
-        model = served_name(config.services[policy]) if policy is not None else None
-        runs.update(with_references(load_runs(resolved, cwd=cwd, model_name=model)))
+        runs.update(with_references(load_runs(resolved, cwd=cwd)))
         moved = destination.localized(runs, Path(output) / "gym-job")
         copied = [str(path) for run in moved.values() for path in run.inputs]
         return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"

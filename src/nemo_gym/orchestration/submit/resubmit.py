@@ -106,7 +106,7 @@ def resubmit(request: ResubmitRequest, machines: Groups, *, clock: SecondsClock 
     ]
     machine = next(machine for machine, _ in machines.groups([request.record]))
     _refuse(known)
-    config = _config(machine, request.record)
+    config = _config(machine, request.record, request.benchmark)
     _check_token(config, request.environ)
     walltime = _checked_budget(request, known, _budget(config, request, known))
     number = len(known.resubmissions) + 1
@@ -176,8 +176,9 @@ def _refuse_elsewhere(machine: SubmissionMachine, known: Evidence) -> None:
         )
 
 
-def _config(machine: SubmissionMachine, record: SubmissionRecord) -> SubmitConfig:
-    """The config as it was submitted."""
+def _config(machine: SubmissionMachine, record: SubmissionRecord, benchmark: str) -> SubmitConfig:
+    """The config as it was submitted; of a campaign, what concerns the benchmark's model."""
+    from nemo_gym.orchestration.config import campaign
     from nemo_gym.orchestration.config.resolve import resolve
 
     path = RunPaths(Path(record.run_dir)).resolved_config
@@ -189,7 +190,7 @@ def _config(machine: SubmissionMachine, record: SubmissionRecord) -> SubmitConfi
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         copy.write_bytes(text)
-        return resolve(copy, cwd=Path(folder)).config
+        return campaign.share_of(resolve(copy, cwd=Path(folder)).config, benchmark)
 
 
 def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:

@@ -28,14 +28,14 @@ def stage(submission: Submission, *, into: Path | None = None) -> None:
     files 0644, those that are sealed 0444, and ``job.sh`` is 0600. Raises `FileExistsError` when the run
     directory is there already (it is left as it is), and `GymError` when something cannot be written.
     """
-    scripts = [job_script.render_job(plan, redacted=False) for plan in submission.jobs]
+    scripts = [job_script.render_job(plan, redacted=False) for plan in submission.folders]
     run_dir = into or submission.run_dir
     with _named(run_dir):
         run_dir.parent.mkdir(parents=True, exist_ok=True)
     with _named(run_dir, taken=FileExistsError):
         _make_folder(run_dir)
     with _named(run_dir):
-        for plan, text in zip(submission.jobs, scripts, strict=True):
+        for plan, text in zip(submission.folders, scripts, strict=True):
             _stage_job(plan, JobPaths(run_dir / plan.job_dir.name), text)
         files.sync_folder(run_dir)
 

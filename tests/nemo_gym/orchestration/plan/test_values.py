@@ -11,7 +11,7 @@ from tests.nemo_gym.orchestration.submit_files import VLLM, write
 from nemo_gym.composition import load_yaml
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import resolve, to_yaml
-from nemo_gym.orchestration.plan.benchmark_runs import load_runs, served_name
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs
 from nemo_gym.orchestration.plan.build import PlanContext, plan_submission
 from nemo_gym.orchestration.plan.values import InstallPlan, JobPlan, Submission
 from nemo_gym.rollouts.run_config.schema import load_run_config
@@ -25,9 +25,7 @@ def plan(
 ) -> Submission:
     resolved = resolve(write(folder, changes), cwd=folder)
     config = resolved.config
-    policy = config.driver.policy_model
-    name = served_name(config.services[policy]) if policy else None
-    runs = load_runs(resolved, cwd=folder, model_name=name)
+    runs = load_runs(resolved, cwd=folder)
     around = PlanContext(gym=Path("/opt/gym"), user="ada", environ=environ or {})
     return plan_submission(config, runs, GYM_JOB_ID, around)
 
@@ -40,7 +38,7 @@ def only_job(folder: Path, changes: dict[str, Any] | None = None, **environ: str
 def test_a_gym_that_is_not_there_is_installed_beside_the_runs_by_each_job(tmp_path: Path):
     install = {"repo": "/srv/gym", "ref": "v1"}
     resolved = resolve(write(tmp_path, {"driver/gym_install": install}), cwd=tmp_path)
-    runs = load_runs(resolved, cwd=tmp_path, model_name="tiny")
+    runs = load_runs(resolved, cwd=tmp_path)
     around = PlanContext(gym=None, user="ada", environ={})
     [job] = plan_submission(resolved.config, runs, GYM_JOB_ID, around).jobs
     assert job.install == InstallPlan(repo="/srv/gym", ref="v1", folder=tmp_path / "runs" / ".gym")
@@ -254,7 +252,7 @@ def test_data_that_is_missing_and_cannot_be_prepared_is_found_at_submit(tmp_path
     (tmp_path / "rows.jsonl").unlink()
     resolved = resolve(path, cwd=tmp_path)
     with pytest.raises(ConfigError, match=r"no data file .*rows\.jsonl"):
-        load_runs(resolved, cwd=tmp_path, model_name="tiny")
+        load_runs(resolved, cwd=tmp_path)
 
 
 def test_arguments_that_the_prepare_script_does_not_take_are_found_at_submit(tmp_path: Path):

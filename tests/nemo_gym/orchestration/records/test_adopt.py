@@ -57,6 +57,20 @@ def run_dir(tmp_path: Path) -> Path:
     return paths.run_dir
 
 
+def test_a_lost_record_of_a_campaign_is_made_again_with_its_models(tmp_path: Path) -> None:
+    paths = RunPaths(tmp_path / "runs" / ID)
+    for name in ("small", "small.sums"):
+        paths.job(name).job_dir.mkdir(parents=True)
+    config = CONFIG.replace(
+        "driver:", "services: {small: {type: vllm, model: m}}\ndriver:\n  models: {small: {}}"
+    )
+    paths.resolved_config.write_text(config)
+    paths.job("small").chain.write_text("8\n")
+    found = adopt.made_again(paths.run_dir, now=NOW)
+    assert next((e.benchmark, e.model, e.job_id) for e in found.benchmarks) == ("small.sums", "small", "8")
+    assert [entry.task for entry in found.benchmarks] == ["sums", "more", "last"]
+
+
 def take(run_dir: Path) -> What:
     done = adopt.adopt(run_dir, now=NOW, report=print)
     assert done == AdoptedRun(run_dir, run_dir.name, done.what)

@@ -1,5 +1,6 @@
 """Bills read from folders as chains leave them."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 from tests import result_rows
 
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import JobPaths, RunPaths
+from nemo_gym.orchestration.config.price_schema import PriceList
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill_inputs, bill_report
@@ -66,7 +68,9 @@ class Chain:
         self.paths.rollouts.output.write_bytes(b"".join(line + b"\n" for line in self.rows))
 
     def bill(self) -> Bill:
-        return bill_inputs.bill_of(SubmissionLocation(self.record, self.paths.job_dir.parent), "sums")
+        return bill_inputs.bill_of(
+            SubmissionLocation(self.record, self.paths.job_dir.parent), self.record.benchmarks[0]
+        )
 
 
 @pytest.fixture
@@ -102,6 +106,34 @@ def test_a_chain_is_billed_by_what_the_scheduler_counted(chain: Chain):
     assert (third["useful"], third["idle"], third["repeated"]) == (37_000, 3_000, 0)
     assert bill_report.gpu_hours([found]) == pytest.approx(12 * 227 / 3600)
     assert found.notes == []
+
+
+def test_the_benchmarks_of_a_shared_job_are_billed_together_and_once(chain: Chain):
+    run_dir = chain.paths.job_dir.parent
+    (folder := JobPaths(run_dir / "small").job_dir).mkdir()
+    chain.paths.job_dir.rename(run_dir / "small.sums")
+    chain.paths = JobPaths(folder)
+    chain.link("7", job_started=0, service_started=10, job_ended=100)
+    chain.paths = JobPaths(run_dir / "small.sums")
+    chain.link("7", job_started=1, driver_started=20, driver_ended=90, job_ended=91)
+    chain.row(25, 80)
+    chain.link("9", job_started=200, driver_started=210, driver_ended=230, job_ended=240)  # queued again
+    chain.row(212, 229)
+    sums = BenchmarkEntry(benchmark="small.sums", job_dir=str(chain.paths.job_dir), job_id="7", model="small")
+    location = SubmissionLocation(dataclasses.replace(chain.record, benchmarks=(sums,)), run_dir)
+    shared, own = bill_report.bills_of(location, PriceList())
+    assert (shared.benchmark, [link.name for link in shared.links], shared.allocated) == (
+        "small",
+        ["7.0"],
+        100_000,
+    )
+    assert shared.owners["useful"] == 55_000
+    assert (own.benchmark, [link.name for link in own.links], own.allocated) == (
+        "small.sums",
+        ["9.0"],
+        40_000,
+    )
+    assert own.notes == []
 
 
 def test_without_accounting_a_killed_link_lasts_to_its_last_sign_of_life(chain: Chain):
@@ -183,4 +215,4 @@ def test_a_node_count_that_nobody_gave_leaves_gpu_hours_unknown(chain: Chain):
     ],
 )
 def test_the_gpus_of_a_job_come_from_its_pools_or_its_services(config: dict[str, Any], gpus: int | None):
-    assert bill_inputs.gpus(config) == gpus
+    assert bill_inputs.gpus(config, set(config.get("services") or {})) == gpus

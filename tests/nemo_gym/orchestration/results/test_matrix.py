@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,21 @@ def test_two_runs_of_one_model_are_two_rows(tmp_path: Path) -> None:
     one = cell(tmp_path, "a", 10)
     again = ("a", cell(tmp_path, "b", 10)[1])
     assert score_matrix([one, again]).rows == ["a (gym-job-a)", "a (gym-job-b)"]
+
+
+def test_a_campaign_has_a_row_for_each_model_and_a_column_for_each_benchmark(tmp_path: Path) -> None:
+    found = []
+    for model, right in (("plain", 30), ("hot", 10)):
+        _, row = cell(tmp_path, model, right, f"{model}.sums", label=model, task="sums")
+        found += [(model, row), (model, replace(row, benchmark=f"{model}.words", task="words"))]
+    matrix = score_matrix(found, [["small", "0"], ["small", "0"], ["small", "1.5"], ["big", None]])
+    assert (matrix.rows, matrix.columns) == (["plain", "hot"], ["sums", "words"])
+    assert best(matrix) == [("plain", "sums"), ("plain", "words")]
+    assert matrix.facts == {"plain": ["small", "0"], "hot": ["small, big", "1.5"]}
+    text = matrix_text(matrix, "markdown", head="model", facts=["served", "temperature"])
+    assert "| model | served | temperature | sums | words |\n| --- | --- | --- | ---: | ---: |\n" in text
+    assert "| hot | small, big | 1.5 | 25.0 " in text
+    assert matrix_text(matrix, "csv", head="model", facts=["served", "t"]).startswith("model,served,t,sums,")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def runs(folder: Path, changes: dict[str, Any] | None = None) -> Any:
     }
     given |= {"driver/benchmarks/sums/run/policy_model_name": "tiny", **(changes or {})}
     resolved = resolve(write(folder, given), cwd=folder)
-    return load_runs(resolved, cwd=folder, model_name=None)
+    return load_runs(resolved, cwd=folder)
 
 
 def test_data_that_is_not_there_goes_along(far, tmp_path):
