@@ -330,6 +330,7 @@ def submit(page: Page) -> None:
     page.run()
     assert "4/4" in page.said
     page.run()
+    several_models(page, whole)
     page.write("submit.yaml", yaml.safe_dump(merged(whole, page.yaml())))
     page.type("gym eval submit -c submit.yaml --dry-run")
     assert "hf_secret" not in page.said
@@ -349,6 +350,23 @@ def submit(page: Page) -> None:
     page.run()
     page.type(f"gym job watch {record['gym_job_id']} --exit-status")
     assert "stopped" in page.said
+
+
+def several_models(page: Page, whole: dict[str, Any]) -> None:
+    """With the services that the page's models name."""
+    page.environ["HOSTED_KEY"] = "hosted_secret"
+    one = whole["services"]["model"]
+    vllm = {"type": "vllm", "model": "/ckpt/base"}
+    base = {**whole, "driver": {"benchmarks": whole["driver"]["benchmarks"]}}
+    base["services"] = {"small": one, "trained": vllm}
+    page.write("submit.yaml", yaml.safe_dump(merged(base, page.yaml())))
+    page.type("gym eval submit -c submit.yaml --dry-run")
+    assert "tuned-2000: arithmetic (service trained serves /ckpt/step-2000)" in page.said
+    assert "hosted_secret" not in page.said
+    base |= {"services": {"small": one, "large": vllm}, "compute": {}}
+    page.write("submit.yaml", yaml.safe_dump(merged(base, page.yaml())))
+    page.type("gym eval submit -c submit.yaml --resolve-only")
+    assert "output_path: /scratch/ada/runs" in page.said
 
 
 def run_and_resume(page: Page) -> None:

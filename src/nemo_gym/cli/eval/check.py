@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -31,8 +32,12 @@ def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     from nemo_slurm.ssh import host_of
 
     resolved = resolve(path, overrides, cwd=Path.cwd())
-    with closing(host_of(getattr(resolved.config.machine, "hostname", None))) as host:
-        found = examine(resolved, host, destination_of(host), os.environ, Path.cwd())
+    found = []
+    for part in resolved.parts:
+        of = f"{part.config.cluster}: " if len(resolved.parts) > 1 else ""
+        with closing(host_of(getattr(part.config.machine, "hostname", None))) as host:
+            its = examine(part, host, destination_of(host), os.environ, Path.cwd())
+        found += [replace(finding, about=f"{of}{finding.about}") for finding in its]
     document = checking.to_json(found, resolved.source)
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,7 @@ import click
 
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import duration, json_option, overrides_argument
-from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
+from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, GymError, UsageError
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.executor_kinds import JOBS
 
@@ -27,7 +29,9 @@ _RULE = "=" * 60
 @click.option("--config", "-c", "path", type=click.Path(path_type=Path), required=True, help="Submit file.")
 @click.option("--dry-run", is_flag=True, help="Print every job script, secrets hidden; write nothing.")
 @click.option("--resolve-only", is_flag=True, help="Print the resolved config; it can be submitted again.")
-@click.option("--only", multiple=True, metavar="NAME", help="Submit this benchmark only; can be repeated.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Submit this benchmark, or model, only; can be repeated."
+)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many tasks of each benchmark.")
 @click.option("--walltime", metavar="T", callback=duration, help="Limit of each job: MM, HH:MM:SS, D-HH, …")
 @labels_option("Mark the submission; can be repeated.")
@@ -54,10 +58,56 @@ def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
         return EXIT_DONE
     from nemo_gym.orchestration.submit.flow import SubmitRequest
 
-    order = SubmitRequest(resolved=resolved, labels=flags.labels, again=flags.again)
+    if len(resolved.parts) > 1:
+        return _to_clusters(resolved.parts, flags)
+    (part,) = resolved.parts
+    order = SubmitRequest(resolved=part, labels=flags.labels, again=flags.again)
     if flags.dry_run:
-        return _dry_run(order, _context(resolved))
-    return _submit(order, _context(resolved), as_json=flags.as_json, follow=flags.follow)
+        return _dry_run(order, _context(part))
+    return _submit(order, _context(part), as_json=flags.as_json, follow=flags.follow)
+
+
+def _to_clusters(parts: Sequence[ResolvedConfig], flags: _Flags) -> int:
+    """A submission for each cluster, with one label in common; all are planned before the first is queued."""
+    from nemo_gym.orchestration.config.clusters import CAMPAIGN
+    from nemo_gym.orchestration.submit.flow import SubmitRequest, fresh_id, plan, submit
+
+    if flags.follow:
+        raise UsageError(
+            "--follow: there are several clusters; `gym job watch --label campaign=NAME` shows them all."
+        )
+    contexts = [_context(part) for part in parts]
+    labels = {CAMPAIGN: fresh_id(contexts[0]).removeprefix("gym-job-"), **flags.labels}
+    orders = [SubmitRequest(resolved=part, labels=labels, again=flags.again) for part in parts]
+    if flags.dry_run:
+        for order, context in zip(orders, contexts, strict=True):
+            _dry_run(order, context)
+        return EXIT_DONE
+    for order, context in zip(orders, contexts, strict=True):
+        context.preflight(order.resolved.config)
+        plan(order, replace(context, report=lambda _sentence: None))
+    records, errors = [], {}
+    for order, context in zip(orders, contexts, strict=True):
+        try:
+            records.append(submit(order, context))
+        except GymError as error:
+            errors[order.resolved.config.cluster] = str(error)
+        else:
+            if not flags.as_json:
+                _print_record(records[-1])
+    if flags.as_json:
+        document = {
+            "schema_version": 1,
+            "campaign": labels[CAMPAIGN],
+            "records": [record.to_json() for record in records],
+            "errors": errors,
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        click.echo(f"All of them: gym job status --label {CAMPAIGN}={labels[CAMPAIGN]}")
+    for cluster, sentence in errors.items():
+        click.echo(f"Error: nothing was queued on {cluster}: {sentence}", err=True)
+    return EXIT_ERROR if errors or any(record.failed for record in records) else EXIT_DONE
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -64,7 +65,7 @@ def results(
         raise UsageError("give ids or --label, not both.")
     if form is not None and as_json:
         raise UsageError(f"give --{form} or --json, not both.")
-    found = _found(ids, labels)
+    found = _found(ids, labels, campaigns=matrix)
     if not found and not as_json and form is None:
         report(
             "no submission matches; `gym job list` shows what is there."
@@ -78,15 +79,34 @@ def results(
     return 0
 
 
-def _found(ids: tuple[str, ...], labels: dict[str, str]) -> Found:
+def _found(ids: tuple[str, ...], labels: dict[str, str], *, campaigns: bool) -> Found:
     from nemo_gym.orchestration.records import index, locations
     from nemo_gym.orchestration.results import scores
 
     if ids:
         records = [locations.readable(name, report=report) for name in ids]
+        if campaigns:
+            records = list(_with_other_clusters(records))
     else:
         records = index.newest(limit=None, labels=labels, report=report)
     return [(record, row) for record in records for row in scores.results(record, report=report)]
+
+
+def _with_other_clusters(records: list[SubmissionRecord]) -> Iterator[SubmissionRecord]:
+    """The submissions, and those to other clusters that one file made together with them."""
+    from nemo_gym.orchestration.config.clusters import CAMPAIGN
+    from nemo_gym.orchestration.records import index
+
+    named = {record.gym_job_id for record in records}
+    for record in records:
+        yield record
+        campaign = record.labels.get(CAMPAIGN)
+        if campaign is None:
+            continue
+        for other in index.newest(limit=None, labels={CAMPAIGN: campaign}, report=report):
+            if other.gym_job_id not in named:
+                named.add(other.gym_job_id)
+                yield other
 
 
 def _facts(found: Found, names: tuple[str, ...]) -> list[list[str | None]]:

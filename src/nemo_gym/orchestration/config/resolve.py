@@ -10,13 +10,13 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nemo_gym import composition
 from nemo_gym.errors import ConfigError, UsageError
-from nemo_gym.orchestration.config import rules
+from nemo_gym.orchestration.config import clusters, rules
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.rollouts.run_config.schema import RUN_KEYS
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
@@ -30,7 +30,7 @@ class Narrowing:
     """What the command line asks for besides overrides."""
 
     only: Sequence[str] = ()
-    """Names of the benchmarks to submit; empty: all."""
+    """Names of the benchmarks, and of the models of a campaign, to submit; empty: all."""
     limit: int | None = None
     """At most so many tasks of each benchmark."""
     walltime: str | None = None
@@ -47,6 +47,8 @@ class ResolvedConfig:
     """SHA-256 of the config; equal digests mean the same submission."""
     source: Path
     """The submit file, absolute."""
+    parts: tuple[ResolvedConfig, ...] = ()
+    """What is submitted, one for each cluster; empty for such a part itself."""
 
     def to_yaml(self) -> str:
         """The text of ``resolved-config.yaml``: keys in the schema's order."""
@@ -78,9 +80,16 @@ def resolve(
     config = composition.check_model(
         SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
     )
-    rules.check(config)
+    parts = clusters.split(config)
+    for part in parts:
+        rules.check(part)
     _resume_chains(config)
-    plain = escaped(remembered(anchored, config.model_dump(mode="json")))
+    whole = _resolved(config, anchored, source)
+    return replace(whole, parts=tuple(_resolved(part, anchored, source) for part in parts))
+
+
+def _resolved(config: SubmitConfig, given: Mapping[str, Any], source: Path) -> ResolvedConfig:
+    plain = escaped(remembered(given, config.model_dump(mode="json")))
     return ResolvedConfig(config, plain, digest_of(plain), source)
 
 
@@ -127,7 +136,12 @@ def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:
     driver = config.get("driver")
     benchmarks = driver.get("benchmarks") if isinstance(driver, Mapping) else None
     if isinstance(driver, Mapping) and isinstance(benchmarks, Mapping):
-        chosen = _only(benchmarks, narrowing.only)
+        models = driver.get("models")
+        models = dict(models) if isinstance(models, Mapping) else {}
+        named = [name for name in narrowing.only if name in models and name not in benchmarks]
+        if named:
+            driver = {**driver, "models": {key: models[key] for key in models if key in named}}
+        chosen = _only(benchmarks, [name for name in narrowing.only if name not in named], models)
         if narrowing.limit is not None:
             chosen = {name: _limited(name, job, narrowing.limit) for name, job in chosen.items()}
         config = {**config, "driver": {**driver, "benchmarks": chosen}}
@@ -141,11 +155,15 @@ def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:
     return config
 
 
-def _only(benchmarks: Mapping[str, Any], only: Sequence[str]) -> dict[str, Any]:
+def _only(benchmarks: Mapping[str, Any], only: Sequence[str], models: Mapping[str, Any]) -> dict[str, Any]:
     for name in only:
         if name not in benchmarks:
-            hint = suggestion(name, benchmarks) or f"; there are {', '.join(benchmarks)}"
-            raise UsageError(f"--only {name}: no such benchmark in driver.benchmarks{hint}.")
+            known = [*benchmarks, *models]
+            hint = suggestion(name, known) or f"; there are {', '.join(known)}"
+            where = "no such benchmark in driver.benchmarks"
+            if models:
+                where = "no such benchmark or model"
+            raise UsageError(f"--only {name}: {where}{hint}.")
     return {name: job for name, job in benchmarks.items() if not only or name in only}
 
 
@@ -181,7 +199,11 @@ def _anchored(config: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]
 def _refuse_relative_elsewhere(path: str, compute: Any) -> None:
     """A relative path means a place on this machine."""
     entries = (compute if isinstance(compute, Mapping) else {}).items()
-    hosts = {name: entry.get("hostname") for name, entry in entries if isinstance(entry, Mapping)}
+    hosts = {
+        name: entry.get("hostname")
+        for name, entry in entries
+        if isinstance(entry, Mapping) and entry.get("output_path") is None
+    }
     for name, host in hosts.items():
         if isinstance(host, str) and not path.startswith("/") and not _is_this_machine(host):
             raise ConfigError(

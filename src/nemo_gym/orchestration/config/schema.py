@@ -135,6 +135,8 @@ class Compute(ConfigSection):
     """Which executor runs the jobs; it decides which of the classes below an entry is."""
     walltime: Duration = None
     """Limit of each job; none unless given."""
+    output_path: str | None = Field(default=None, pattern=r"^/")
+    """Base folder there; ``job.output_path`` unless given."""
 
 
 class LocalCompute(Compute):
@@ -236,6 +238,8 @@ class BenchmarkJob(ConfigSection):
     """Configuration of ``gym eval run``."""
     command: str | None = Field(default=None, min_length=1)
     """Shell text that runs instead of ``gym eval run``."""
+    compute: str | None = None
+    """The compute entry on which it runs, where there are several and models do not say it."""
     resumable: bool | Resumable = False
 
     @property
@@ -257,6 +261,8 @@ class PolicyModel(ConfigSection):
     """A series: one model for each, with ``{step}`` replaced in `model` and in the service."""
     run: dict[str, Any] = {}
     """Configuration of ``gym eval run`` for this model; it wins over what benchmarks say."""
+    compute: str | None = None
+    """The compute entry on which its job runs, where there are several."""
 
 
 class DriverConfig(ConfigSection):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nemo_gym.chain.observation import JobObservation, JobState
@@ -27,6 +28,27 @@ def observe(executor: JobExecutor, jobs: Sequence[JobRef]) -> dict[str, JobObser
         job.job_id: _of_chain([seen.get(member.job_id, _UNSEEN) for member in found])
         for job, found in members.items()
     }
+
+
+def of_benchmark(folder: Path, seen: JobObservation) -> JobObservation:
+    """What is seen of a benchmark in a job that it shares: its own end, where that came by itself."""
+    paths = JobPaths(folder)
+    last = last_started(folder)
+    end = _value(JobRef(last, folder), last, "end") if last else ""
+    words, _, reason = end.partition("\n")
+    outcome, status, asked = [*words.split(), "", "", ""][:3]
+    goes_on = _value(JobRef(last, folder), last, "queued")
+    if not outcome or goes_on or not status.isdecimal() or (asked != "none" and seen.state.final):
+        return _cancelled(paths, seen)
+    state = JobState.FAILED if int(status) else JobState.SUCCEEDED
+    return replace(seen, state=state, reason=" ".join(reason.split()), exit_status=int(status))
+
+
+def _cancelled(paths: JobPaths, seen: JobObservation) -> JobObservation:
+    """One that is cancelled before it has begun does not begin in the job."""
+    if seen.state is not JobState.QUEUED or not paths.cancelled.exists():
+        return seen
+    return replace(seen, state=JobState.CANCELLED, reason="cancelled")
 
 
 def _of_chain(seen: list[JobObservation]) -> JobObservation:

@@ -47,7 +47,12 @@ def follow(
     try:
         while True:
             seen = chain_head.observe(executor, list(jobs.values()))
-            state = {benchmark: seen[job.job_id] for benchmark, job in jobs.items()}
+            state = {
+                benchmark: seen[job.job_id]
+                if folders[benchmark] == job.job_dir
+                else chain_head.of_benchmark(folders[benchmark], seen[job.job_id])
+                for benchmark, job in jobs.items()
+            }
             width = max(map(len, jobs), default=0)
             lines = {
                 benchmark: line(

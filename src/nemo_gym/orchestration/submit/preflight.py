@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.config import rules
+from nemo_gym.orchestration.config import campaign, rules
 from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import ModelService, SlurmCompute, SubmitConfig
@@ -105,22 +105,22 @@ def _machine(
 
 
 def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:
-    services = {n: s for n, s in config.services.items() if isinstance(s, ModelService)}
+    parts = [(f"{share.name}: ", share.config) for share in campaign.shares(config)] or [("", config)]
+    services = {
+        f"{of}services.{name}": service
+        for of, part in parts
+        for name, service in part.services.items()
+        if isinstance(service, ModelService)
+    }
     paths = [service.model for service in services.values() if service.model.startswith("/")]
     gone = cluster_facts.missing(host, paths)
     for name, service in services.items():
         if service.model in gone and service.container is None:
-            yield findings.problem(
-                "model", f"services.{name}.model: there is no {service.model} on {host.label}."
-            )
+            yield findings.problem("model", f"{name}.model: there is no {service.model} on {host.label}.")
         elif service.model in gone:
-            yield findings.unknown(
-                "model", f"services.{name}.model: {service.model} may be inside its container"
-            )
+            yield findings.unknown("model", f"{name}.model: {service.model} may be inside its container")
         elif not service.model.startswith("/"):
-            text = (
-                f"services.{name}.model: {service.model} is a name, taken from the job's cache or downloaded"
-            )
+            text = f"{name}.model: {service.model} is a name, taken from the job's cache or downloaded"
             yield findings.unknown("model", text)
         else:
             yield findings.ok("model", service.model)

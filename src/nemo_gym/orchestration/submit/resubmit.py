@@ -190,7 +190,8 @@ def _config(machine: SubmissionMachine, record: SubmissionRecord, benchmark: str
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
         copy.write_bytes(text)
-        return campaign.share_of(resolve(copy, cwd=Path(folder)).config, benchmark)
+        (part,) = resolve(copy, cwd=Path(folder)).parts
+        return campaign.share_of(part.config, benchmark)
 
 
 def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
