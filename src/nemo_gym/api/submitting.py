@@ -11,6 +11,7 @@ from typing import Any
 from nemo_gym.api.errors_in_python import in_words_of_python
 from nemo_gym.api.eval_results import EvalResults, results, to_stderr
 from nemo_gym.api.html_views import html_table
+from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import Narrowing, resolve
 from nemo_gym.orchestration.submit import flow
 from nemo_gym.orchestration.submit.context import submit_context
@@ -61,7 +62,7 @@ def submit(
 
     config: the submit file.
     overrides: values by dotted key in place of those of the file, added where they are not there.
-    only: names of the benchmarks to submit; empty: all.
+    only: names of the benchmarks, and of the models of a campaign, to submit; empty: all.
     limit: at most so many tasks of each benchmark.
     walltime: the limit of each job: ``MM``, ``HH:MM:SS``, ``D-HH``.
     labels: what the submission is marked with.
@@ -72,7 +73,13 @@ def submit(
     tokens = [f"++{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
     narrowing = Narrowing(only=only, limit=limit, walltime=walltime)
     with in_words_of_python():
-        resolved = resolve(Path(config).expanduser(), tokens, narrowing, cwd=Path.cwd())
+        parts = resolve(Path(config).expanduser(), tokens, narrowing, cwd=Path.cwd()).parts
+        if len(parts) > 1:
+            raise ConfigError(
+                f"{config}: it names several clusters, each a submission of its own; give those of one with "
+                "`only`, or use `gym eval submit`."
+            )
+        (resolved,) = parts
         request = flow.SubmitRequest(resolved=resolved, labels=dict(labels or {}), again=again)
         record = flow.submit(request, submit_context(resolved, report=to_stderr))
     return EvalSubmission(
