@@ -14,7 +14,7 @@ from pathlib import Path
 from nemo_gym.sandbox.protocol import SandboxError
 from nemo_runs import homes
 
-_DESCRIBE = """
+DESCRIBE = """
 import json, os, platform, sys
 from importlib import metadata
 named = [(d.metadata["Name"], d.version) for d in metadata.distributions() if d.metadata]
@@ -26,6 +26,7 @@ folders = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix,
 folders |= {os.path.realpath(folder) for folder in folders}
 print(json.dumps({"contents": found, "folders": sorted(folders), "program": sys.executable}))
 """
+"""A program that prints what `described` reads; it runs in any Python."""
 _TIMEOUT = 60.0
 
 
@@ -56,22 +57,30 @@ def own_python() -> str:
 @functools.cache
 def describe(program: str) -> SandboxPython:
     """Ask an interpreter what it is; raises `SandboxError` when it cannot be run."""
-    argv = [program, "-I", "-c", _DESCRIBE]
+    argv = [program, "-I", "-c", DESCRIBE]
     try:
         done = subprocess.run(argv, capture_output=True, check=True, timeout=_TIMEOUT, cwd="/")
-        found = json.loads(done.stdout)
+        return described(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise SandboxError(
             f"the Python of the sandbox, {program}, cannot be asked what it is: {error}"
         ) from error
-    contents = json.dumps(found["contents"], sort_keys=True).encode()
-    return SandboxPython(
-        program=found["program"],
-        folders=tuple(folder for folder in found["folders"] if not folder.startswith("/usr")),
-        version=found["contents"]["version"],
-        packages=tuple(found["contents"]["packages"]),
-        digest=hashlib.sha256(contents).hexdigest(),
-    )
+
+
+def described(printed: bytes) -> SandboxPython:
+    """What a Python has said of itself; raises `ValueError`."""
+    found = json.loads(printed)
+    try:
+        contents = json.dumps(found["contents"], sort_keys=True).encode()
+        return SandboxPython(
+            program=found["program"],
+            folders=tuple(folder for folder in found["folders"] if not folder.startswith("/usr")),
+            version=found["contents"]["version"],
+            packages=tuple(found["contents"]["packages"]),
+            digest=hashlib.sha256(contents).hexdigest(),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it does not say what it is: {error!r}") from error
 
 
 def check_folders(interpreter: SandboxPython, environ: Mapping[str, str]) -> None:

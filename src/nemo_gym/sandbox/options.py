@@ -17,11 +17,14 @@ class SandboxOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str = "auto"
-    """``bubblewrap``, ``none`` (no isolation: the code can do all that you can), or ``auto``: the first that
-    works on the machine, and never ``none``."""
+    """``bubblewrap``, ``apptainer``, ``none`` (no isolation: the code can do all that you can), or ``auto``:
+    the first that works on the machine, and never ``none``."""
+    image: str | None = None
+    """For ``apptainer``, which ``auto`` tries only with it: the image whose programs the code finds, a file
+    or a folder, full path."""
     python: str | None = None
     """The interpreter whose environment the code finds first on its search path, a full path; by default the
-    one that `gym` runs on, without the packages that were added to it."""
+    one that `gym` runs on, without the packages that were added to it. An image has its own."""
     read_only: tuple[Path, ...] = ()
     """Further folders that the code can read, full paths."""
     seconds: float = Field(10, gt=0, le=86_400)

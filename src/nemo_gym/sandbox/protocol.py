@@ -69,6 +69,10 @@ class SandboxProbe:
     limits_by: LimitsBy = "watcher"
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the programs that it needs, by name."""
+    python_version: str = ""
+    """Of the Python that programs find in it."""
+    python_digest: str = ""
+    """Of that Python's implementation, version and packages: the same on every machine that has the same."""
     notes: Sequence[str] = ()
     """What of the isolation is missing here, as sentences."""
 

@@ -11,9 +11,18 @@ from typing import Any, cast
 
 from nemo_gym import plugins
 from nemo_gym.errors import ConfigError
+from nemo_gym.sandbox import cgroups
+from nemo_gym.sandbox.apptainer import Apptainer
 from nemo_gym.sandbox.bare import Bare
 from nemo_gym.sandbox.bubblewrap import Bubblewrap
-from nemo_gym.sandbox.interpreter import SandboxPython, check_folders, describe, own_python
+from nemo_gym.sandbox.interpreter import (
+    DESCRIBE,
+    SandboxPython,
+    check_folders,
+    describe,
+    described,
+    own_python,
+)
 from nemo_gym.sandbox.launching import SandboxKind
 from nemo_gym.sandbox.options import SandboxOptions
 from nemo_gym.sandbox.protocol import Limits, Sandbox, SandboxError, SandboxProbe, SandboxSession
@@ -21,11 +30,10 @@ from nemo_gym.sandbox.running import end_of_output
 from nemo_gym.sandbox.session import session
 from nemo_runs.suggestions import suggestion
 
-AUTO, NONE = "auto", "none"
-_ISOLATING = ("bubblewrap",)
+APPTAINER, AUTO, NONE = "apptainer", "auto", "none"
+_ISOLATING = ("bubblewrap", "apptainer")
 """What ``auto`` tries, in this order."""
 _PROBE_LIMITS = Limits(seconds=60)
-_PRINT_VERSION = "import platform; print(platform.python_version())"
 
 
 def load_sandbox(spec: Mapping[str, Any] | None = None, *, where: str = "sandbox") -> Sandbox:
@@ -42,14 +50,16 @@ def load_sandbox(spec: Mapping[str, Any] | None = None, *, where: str = "sandbox
         hint = suggestion(str(kind), known)
         raise ConfigError(f"{where}.type: there is no sandbox {kind!r}{hint}; known are {', '.join(known)}.")
     options = options.model_copy(update={"type": kind})
+    if kind == APPTAINER and options.image is None:
+        raise ConfigError(
+            f"{where}.image: the sandbox apptainer needs an image, the path of a file or folder."
+        )
+    if kind == APPTAINER and options.python is not None:
+        raise ConfigError(f"{where}.python: an image has its own Python; leave it out with apptainer.")
     if kind == AUTO:
-        return FirstThatWorks([LaunchedSandbox(name, options) for name in _ISOLATING])
+        names = [name for name in _ISOLATING if name != APPTAINER or options.image is not None]
+        return FirstThatWorks([LaunchedSandbox(name, options) for name in names])
     return LaunchedSandbox(kind, options)
-
-
-def python_of(spec: Mapping[str, Any]) -> SandboxPython:
-    """The Python that programs find first in the sandbox of a config; raises `SandboxError`."""
-    return describe(spec.get("python") or own_python())
 
 
 def probe_now(sandbox: Sandbox) -> SandboxProbe:
@@ -58,11 +68,16 @@ def probe_now(sandbox: Sandbox) -> SandboxProbe:
         return thread.submit(lambda: asyncio.run(sandbox.probe())).result()
 
 
-def _launcher(kind: str, options: SandboxOptions, interpreter: SandboxPython) -> SandboxKind:
-    if kind == NONE:
-        return Bare(interpreter)
-    check_folders(interpreter, os.environ)
-    return Bubblewrap(interpreter, [str(folder) for folder in options.read_only])
+def _kind_of(name: str, options: SandboxOptions) -> tuple[SandboxKind, SandboxPython | None]:
+    """One kind of sandbox, and the Python of this machine that it is to show."""
+    read_only = [str(folder) for folder in options.read_only]
+    if name == APPTAINER:
+        return Apptainer(options.image or "", read_only), None
+    python = describe(options.python or own_python())
+    if name == NONE:
+        return Bare(python), python
+    check_folders(python, os.environ)
+    return Bubblewrap(python, read_only), python
 
 
 class LaunchedSandbox:
@@ -95,20 +110,30 @@ class LaunchedSandbox:
 
     async def _try(self) -> tuple[SandboxProbe, SandboxKind | None]:
         try:
-            interpreter = await asyncio.to_thread(describe, self._options.python or own_python())
-            launcher = await asyncio.to_thread(_launcher, self._kind, self._options, interpreter)
+            launcher, python = await asyncio.to_thread(_kind_of, self._kind, self._options)
             versions = launcher.versions()
             async with session(launcher, _PROBE_LIMITS) as opened:
-                done = await opened.run(["python3", "-c", _PRINT_VERSION])
+                done = await opened.run(["python3", "-I", "-c", DESCRIBE])
         except SandboxError as error:
             return SandboxProbe(self._kind, works=False, reason=str(error)), None
-        version = end_of_output(done.stdout)
-        if done.returncode != 0 or version != interpreter.version:
+        try:
+            found = described(done.stdout)
+        except ValueError:
             how = f"went beyond its {done.limit}" if done.limit else f"ended with status {done.returncode}"
-            said = end_of_output(done.stderr) or f"its version was {version or 'not said'}"
-            reason = f"the Python {interpreter.program} {how} in it: {said}"
+            reason = f"Python {how} in it: {end_of_output(done.stderr) or 'it said nothing'}"
             return SandboxProbe(self._kind, works=False, reason=reason, versions=versions), None
-        return SandboxProbe(self._kind, works=True, versions=versions), launcher
+        if python is not None and found.digest != python.digest:
+            reason = f"its Python is {found.program}, {found.version}, instead of {python.program}"
+            return SandboxProbe(self._kind, works=False, reason=reason, versions=versions), None
+        probe = SandboxProbe(
+            self._kind,
+            works=True,
+            limits_by="watcher" if cgroups.of_this_process() is None else "cgroups",
+            versions=versions,
+            python_version=found.version,
+            python_digest=found.digest,
+        )
+        return probe, launcher
 
 
 class FirstThatWorks:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from nemo_gym.sandbox.cgroups import ControlGroup
 from nemo_gym.sandbox.launching import DATA, STATUS, SandboxCommand
 from nemo_gym.sandbox.protocol import LimitName, Limits, SandboxError
 from nemo_gym.sandbox.watcher import WATCHER, WatchedTree
@@ -22,6 +23,8 @@ _BLOCK = 1 << 16
 _END_WITHIN = 30.0
 """Seconds within which the kernel has ended what was killed."""
 _TAIL = 400
+_BEGAN = {"exit-code", "began"}
+"""What a sandbox says, one or the other, once its program runs or has run."""
 _EXIT_LOOKS = 0.1
 """Seconds between two looks whether a program has ended whose output somebody else still holds open."""
 
@@ -52,6 +55,7 @@ class RunningProgram:
         *,
         status: int | None,
         end_leftovers: Callable[[], None],
+        group: ControlGroup | None,
     ) -> None:
         """``status``: the descriptor from which it is read what the sandbox says of itself; closed here."""
         self._process = process
@@ -61,12 +65,22 @@ class RunningProgram:
         self._identity = _identity(process.pid)
         self._tree = tree
         self._killed = False
+        self._over = False
+        self._group = group
         tree.kill = self.kill
         WATCHER.add(tree)
 
     @classmethod
-    async def begin(cls, launch: SandboxCommand, folder: Path, limits: Limits, *, overhead: int) -> Self:
-        """Start it; ``overhead``: how many processes the sandbox has of its own.
+    async def begin(
+        cls,
+        launch: SandboxCommand,
+        folder: Path,
+        limits: Limits,
+        *,
+        overhead: int,
+        group: ControlGroup | None = None,
+    ) -> Self:
+        """Start it; ``overhead``: how many processes the sandbox has of its own; ``group``: where it runs.
 
         Raises `SandboxError` when not even the sandbox can be started.
         """
@@ -77,7 +91,7 @@ class RunningProgram:
                 numbers[DATA] = _readable(launch.data)
             if STATUS in launch.argv:
                 reader, numbers[STATUS] = os.pipe()
-            argv = [str(numbers.get(word, word)) for word in launch.argv]
+            argv = [*(group.prefix if group else ()), *(str(numbers.get(word, word)) for word in launch.argv)]
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
@@ -96,8 +110,9 @@ class RunningProgram:
         finally:
             for descriptor in numbers.values():
                 os.close(descriptor)
-        tree = WatchedTree(process.pid, limits, folder, overhead=overhead)
-        return cls(process, tree, status=reader, end_leftovers=launch.end_leftovers)
+        exceeded = group.exceeded if group else None
+        tree = WatchedTree(process.pid, limits, folder, overhead=overhead, exceeded=exceeded)
+        return cls(process, tree, status=reader, end_leftovers=launch.end_leftovers, group=group)
 
     @property
     def stdin(self) -> asyncio.StreamWriter:
@@ -120,8 +135,18 @@ class RunningProgram:
     def kill(self) -> None:
         """End all of it at once; from any thread."""
         self._killed = True
-        if self._identity is not None:
-            trees.kill_process(self._identity)
+        if self._over or self._identity is None:
+            return
+        # with the first process of an inner namespace the kernel ends all that is in it at once
+        if trees.liveness(self._identity) is trees.Liveness.ALIVE:
+            for pid in filter(
+                process_table.begins_namespace, process_table.descendants_of(self._process.pid)
+            ):
+                with contextlib.suppress(ProcessGoneError):
+                    trees.kill_process(trees.identify(pid))
+        trees.kill_process(self._identity)
+        if self._group is not None:
+            self._group.kill()
         self._end_leftovers()
 
     def end(self, limit: LimitName) -> None:
@@ -161,11 +186,17 @@ class RunningProgram:
         It returns only when the kernel has ended all that the program started.
         """
         returncode = await self._process.wait()
+        self._over = True
         WATCHER.forget(self._tree)
         said = await asyncio.to_thread(self._inside_ended)
+        if self._group is not None:
+            self._tree.limit = self._tree.limit or self._group.exceeded()
+            await asyncio.to_thread(self._group.remove)
         if self._tree.limit is None and self._tree.is_disk_full():
             self._tree.limit = "disk"
-        broke = said is not None and "exit-code" not in said and not self._killed
+        broke = (
+            said is not None and not said.keys() & _BEGAN and not self._killed and self._tree.limit is None
+        )
         if broke:
             raise SandboxBrokeError(returncode)
         status = int((said or {}).get("exit-code", returncode))

@@ -1,7 +1,8 @@
 """Where the folders of sessions are, so that none outlives the process that opened it.
 
-Each process has one folder for its sessions. A shell waits beside it and removes that folder when the process
-is gone, however it went. Where the shell was ended with it, the next process that opens a sandbox here does.
+Each process has one folder for its sessions. A shell waits beside it; when the process is gone, however it
+went, the shell removes the folder and ends the programs that the kernel has not ended. Where the shell was
+ended with it, the next process that opens a sandbox here removes the folder.
 """
 
 from __future__ import annotations
@@ -21,7 +22,24 @@ from nemo_runs import file_locks
 
 _PREFIX = "gym-sandbox-"
 _LOCK = "owner.lock"
-_WAIT_FOR_THE_END = """cat >/dev/null; sleep 0.2; chmod -R u+rwX -- "$1" 2>/dev/null; rm -rf -- "$1" """
+MARKER = "GYM_SANDBOX_PROGRAM"
+"""The environment variable by which what a program has started is found where the kernel does not end it."""
+_AT_THE_END = """
+cat >/dev/null
+for _ in 1 2 3 4 5; do
+    found=$(grep -als "$2=$3\\." /proc/[0-9]*/environ)
+    [ -n "$found" ] || break
+    for file in $found; do
+        pid=${file#/proc/}
+        kill -9 "${pid%/environ}" 2>/dev/null
+    done
+    sleep 0.1
+done
+sleep 0.2
+chmod -R u+rwX -- "$1" 2>/dev/null
+rm -rf -- "$1"
+"""
+"""Waits until this process is gone; then ends what carries its mark and removes its folder."""
 
 
 class Scratch:
@@ -34,7 +52,7 @@ class Scratch:
         self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         lock = file_locks.acquire(self._folder / _LOCK)
         remover = subprocess.Popen(
-            ["/bin/sh", "-c", _WAIT_FOR_THE_END, "sh", str(self._folder)],
+            ["/bin/sh", "-c", _AT_THE_END, "sh", str(self._folder), MARKER, self._folder.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -54,6 +72,11 @@ class Scratch:
 
 _lock = threading.Lock()
 _of_process: dict[int, Scratch] = {}
+
+
+def mark_for(session_folder: Path) -> str:
+    """A value of `MARKER` for one program of the session with this folder."""
+    return f"{session_folder.parent.name}.{uuid.uuid4().hex}"
 
 
 def of_this_process() -> Scratch:

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from nemo_gym.sandbox import folders, scratch
+from nemo_gym.sandbox import cgroups, folders, scratch
 from nemo_gym.sandbox.launching import MOUNTED_AT, WORK, SandboxKind
 from nemo_gym.sandbox.protocol import Completed, Limits, SandboxError
 from nemo_gym.sandbox.running import KeptOutput, RunningProgram, SandboxBrokeError, end_of_output
@@ -84,8 +84,17 @@ class FolderSession:
         await asyncio.to_thread(folders.remove, self._folder)
 
     async def _begin(self, argv: Sequence[str], limits: Limits) -> RunningProgram:
-        launch = self._launcher.launch(argv, self._folder, limits, self._owner)
-        program = await RunningProgram.begin(launch, self._folder, limits, overhead=self._launcher.overhead)
+        kind = self._launcher
+        launch = kind.launch(argv, self._folder, limits, self._owner)
+        group = cgroups.new_group(limits, kind.overhead)
+        try:
+            program = await RunningProgram.begin(
+                launch, self._folder, limits, overhead=kind.overhead, group=group
+            )
+        except BaseException:
+            if group is not None:
+                group.remove()
+            raise
         self._live.add(program)
         return program
 

@@ -43,6 +43,8 @@ class WatchedTree:
     """Ends all of it, and never another process; called from the thread."""
     overhead: int = 0
     """Processes of the tree that are the sandbox's own."""
+    exceeded: Callable[[], LimitName | None] | None = None
+    """Says which limit the kernel has enforced, where it enforces any."""
     started: float = field(default_factory=time.monotonic)
     limit: LimitName | None = None
     """What it went beyond."""
@@ -59,6 +61,9 @@ class WatchedTree:
         now = time.monotonic()
         if now - self.started >= self.limits.seconds:
             self.end("seconds")
+            return
+        if self.exceeded is not None and (limit := self.exceeded()):
+            self.end(limit)
             return
         pids = [self.root, *process_table.descendants_of(self.root)]
         self._look_at_processes(pids)

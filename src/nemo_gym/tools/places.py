@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nemo_gym.sandbox.interpreter import describe, own_python
 from nemo_gym.sandbox.options import SandboxOptions
 from nemo_gym.sandbox.protocol import Limits, Sandbox
 from nemo_gym.sandbox.registry import load_sandbox
@@ -40,8 +38,8 @@ class Places:
             yield RolloutPlace(session, self._python, output_bytes, self._limits, self._sandbox, row)
 
     async def facts(self) -> dict[str, str]:
-        """The Python of the sandbox, where there is one. Raises `SandboxError`."""
+        """The Python of the sandbox, where there is one that works."""
         if self._options is None:
             return {}
-        found = await asyncio.to_thread(describe, self._options.python or own_python())
-        return {"sandbox": f"python {found.version} sha256:{found.digest}"}
+        found = await self._sandbox.probe()
+        return {"sandbox": f"python {found.python_version} sha256:{found.python_digest}"}

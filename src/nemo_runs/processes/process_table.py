@@ -117,6 +117,16 @@ def catches(pid: int, number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
+def begins_namespace(pid: int) -> bool:
+    """Whether a process is the first one of a pid namespace within this one; all others there end with it."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_bytes().splitlines()
+    except OSError:
+        return False
+    numbers = next((line.split()[1:] for line in lines if line.startswith(b"NSpid:")), [])
+    return len(numbers) > 1 and numbers[-1] == b"1"
+
+
 def boot_id() -> str:
     """What names the machine's current boot."""
     if not _has_proc():

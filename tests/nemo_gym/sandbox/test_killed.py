@@ -19,7 +19,7 @@ import asyncio, sys
 from nemo_gym.sandbox.registry import load_sandbox
 CODE = "import os, time; open('f', 'w').close(); os.fork(); print('up', flush=True); time.sleep(NUMBER)"
 async def main():
-    async with load_sandbox({"type": "bubblewrap", "seconds": 1000}).open() as session:
+    async with load_sandbox({"type": sys.argv[1], "seconds": 1000}).open() as session:
         program = await session.start(["python3", "-c", CODE])
         print((await program.read_line()).decode(), flush=True)
         await program.read_line()
@@ -48,11 +48,13 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
-def test_nothing_is_left_when_the_opener_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["bubblewrap", "none"])
+def test_nothing_is_left_when_the_opener_is_killed(kind: str, tmp_path: Path) -> None:
+    if kind == "bubblewrap" and shutil.which("bwrap") is None:
+        pytest.skip("needs the program bwrap")
     number = 500_000 + int(time.time()) % 100_000
     opener = subprocess.Popen(
-        [sys.executable, "-c", OPENER.replace("NUMBER", str(number))],
+        [sys.executable, "-c", OPENER.replace("NUMBER", str(number)), kind],
         stdout=subprocess.PIPE,
         env={"TMPDIR": str(tmp_path)},
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_runs.processes import process_table
+from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.process_table import ProcessEntry, above, below
 
 
@@ -93,3 +93,36 @@ def test_a_handler_is_seen_once_it_is_there() -> None:
         assert not process_table.catches(child.pid, signal.SIGTERM)
         child.kill()
     assert not process_table.catches(child.pid, signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["by the kernel's lists", "by the table"])
+def test_descendants_of_a_process_that_runs(monkeypatch: pytest.MonkeyPatch, listed: bool) -> None:
+    monkeypatch.setattr(process_table, "_lists_children", lambda: listed)
+    argv = ["/bin/sh", "-c", "(sleep 60 & echo $!; wait) & echo $!; wait"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        started = {int(process.stdout.readline()), int(process.stdout.readline())}
+        try:
+            found = process_table.descendants_of(process.pid)
+            assert set(found) == started
+            assert not any(map(process_table.begins_namespace, found))
+        finally:
+            for pid in (process.pid, *process_table.descendants_of(process.pid)):
+                trees.kill_process(trees.identify(pid))
+
+
+@pytest.mark.slow
+def test_the_first_process_of_an_inner_namespace_is_known() -> None:
+    if not shutil.which("unshare"):
+        pytest.skip("needs the program unshare")
+    argv = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "/bin/sh", "-c", "echo up; sleep 60"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        up = process.stdout.readline()
+        found = process_table.descendants_of(process.pid)
+        first = [pid for pid in found if process_table.begins_namespace(pid)]
+        for pid in first:
+            trees.kill_process(trees.identify(pid))
+    if not up:
+        pytest.skip("this machine allows no user namespaces")
+    assert first == found[:1]

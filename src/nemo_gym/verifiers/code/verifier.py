@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox.protocol import Completed, SandboxError
-from nemo_gym.sandbox.registry import load_sandbox, probe_now, python_of
+from nemo_gym.sandbox.registry import load_sandbox, probe_now
 from nemo_gym.types import Episode, MetricInfo, Policy, RolloutFailedError, Row, Task, Verdict
 from nemo_gym.verifiers.code.answers import Extract, code_in, is_python, program_of
 
@@ -77,8 +77,7 @@ class CodeVerifier:
         probe = probe_now(self.sandbox)
         if not probe.works:
             raise SandboxError(f"benchmark.verifier.sandbox: {probe.reason}.")
-        python = python_of(self.options.sandbox)
-        self.graded_with |= {"python": python.version, "python_sha256": python.digest}
+        self.graded_with |= {"python": probe.python_version, "python_sha256": probe.python_digest}
 
     def check_row(self, row: Row) -> str | None:
         """The row needs tests, and the fields that the options name."""
