@@ -9,11 +9,11 @@ from typing import Any
 from nemo_helix_server.controller.decide import Move
 from nemo_helix_server.customizer.facts import ENGINE_PROGRAM
 from nemo_helix_server.executors.base import RunObservation, RunState
-from nemo_helix_server.jobs import evidence
+from nemo_helix_server.jobs import advice, evidence
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.storage import start_remains
-from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_files import NOT_STARTED, StepRun
 from nemo_helix_server.storage.trainer_files import TrainerFiles
 
 _LONGEST_LINE = 500
@@ -47,19 +47,27 @@ def explain(
     if seen is None or run is None or reason not in _TO_EXPLAIN:
         line = last_log_line(tail)
         said = {} if line is None else {"detail": line}
-        return StepFailure(reason, {"message": move.why, "type": str(reason), **said, "rerun": again})
+        kind = advice.OF_REASON.get(reason, advice.FailureKind.UNKNOWN)
+        return StepFailure(reason, explained(context, kind, move.why, again) | said)
     cause = evidence.classify(_facts(seen, run, context, trainer), tail)
-    plain = cause.kind is StatusReason.WORKLOAD_FAILED and cause.resumable
+    plain = cause.kind is advice.FailureKind.UNKNOWN
     error = {
         "message": move.why if plain else f"{move.why}: {cause.message}",
-        "type": str(cause.kind),
+        "type": str(cause.reason),
         "detail": last_log_line(tail),
         "advice": cause.advice,
         "exit_code": seen.exit_status,
     }
     known = {key: value for key, value in error.items() if value is not None}
     details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
-    return StepFailure(cause.kind, {**known, "rerun": again if cause.rerun_can_help else None}, details)
+    return StepFailure(cause.reason, {**known, **advice.told(cause.kind, again)}, details)
+
+
+def explained(context: StepContext, kind: advice.FailureKind, message: str, again: str) -> dict[str, Any]:
+    """The error of a step that failed without a workload's end, or for a reason that is the whole cause."""
+    text = advice.advised(kind, job=context.job_name, workspace=context.workspace)
+    said = {} if text is None else {"advice": text}
+    return {"message": message, "type": str(advice.ADVICE[kind].reason), **said, **advice.told(kind, again)}
 
 
 def rerun(context: StepContext, trainer: TrainerFiles) -> str:
@@ -87,6 +95,7 @@ def _facts(
         disk_full=seen.disk_full,
         timed_out=seen.timed_out,
         lost=seen.state is RunState.LOST,
+        not_started=seen.reason.startswith(NOT_STARTED),
         environment_changed="image_digest_warning" in step.status_details,
         contract=mine or step.pausable,
         error_type=str(said.get("error_type")) if mine else None,

@@ -10,7 +10,12 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError, NotConfinedError
+from nemo_helix_server.executors.base import (
+    CapacityRequest,
+    NeverPossibleError,
+    NotConfinedError,
+    TooLargeError,
+)
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
@@ -32,10 +37,12 @@ class Feasibility:
                 self._require_place(step, f"the step {step['name']}", "")
             except NotConfinedError as error:
                 raise InvalidError(f"the step {step['name']}: {error}") from error
-            except (LaunchError, NeverPossibleError) as error:
+            except TooLargeError as error:
                 raise InvalidError(
                     f"{error}; ask for less, or run the service where there is more"
                 ) from error
+            except (LaunchError, NeverPossibleError) as error:
+                raise InvalidError(str(error)) from error
 
     def obstacle(self, context: StepContext, steps: tuple[Mapping[str, Any], ...] = ()) -> str | None:
         """Why a step, or one of ``steps`` of the same attempt, cannot be started now; None: nothing does.

@@ -16,6 +16,7 @@ from nemo_helix_server.customizer.facts import ENGINE_PROGRAM, PYTHON_PROGRAM, E
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds, RunPlace
 from nemo_helix_server.isolation import Isolation, IsolationFolders
+from nemo_helix_server.jobs.advice import FailureKind
 from nemo_helix_server.jobs.allocations import size_of
 from nemo_helix_server.jobs.interruptions import ExpectedInterruptions
 from nemo_helix_server.jobs.model import Step, StepContext
@@ -43,6 +44,11 @@ _SCALES |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", s
 
 class LaunchError(ServerError):
     """A step cannot be started as it is; the message says what to change."""
+
+    def __init__(self, message: str, *, kind: FailureKind = FailureKind.START_SETUP) -> None:
+        """``kind`` decides what helps, see `nemo_helix_server.jobs.advice`."""
+        super().__init__(message)
+        self.kind = kind
 
 
 def _no_engines(name: str) -> EngineFacts:
@@ -178,7 +184,8 @@ class Launches:
         if not self.argv(context):
             raise LaunchError(
                 f"the step {context.step.name} has no command; give its container an entrypoint or a command "
-                "in a new job"
+                "in a new job",
+                kind=FailureKind.START_SPEC,
             )
         self._secrets(context)
 
@@ -314,7 +321,8 @@ class Launches:
         workspace, slash, name = reference.rpartition("/")
         if slash and workspace != context.workspace:
             raise LaunchError(
-                f"{where} names a secret of another workspace, {reference}; only its own are given"
+                f"{where} names a secret of another workspace, {reference}; only its own are given",
+                kind=FailureKind.START_SPEC,
             )
         try:
             path = secret_store.value_path(self.data_dir, context.workspace, name)
@@ -348,7 +356,10 @@ def quantity(text: str) -> Decimal:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", text)
     scale = _SCALES.get(found[2]) if found else None
     if found is None or scale is None:
-        raise LaunchError(f"{text!r} is not an amount; write a number with a suffix, such as 16Gi")
+        raise LaunchError(
+            f"{text!r} is not an amount; write a number with a suffix, such as 16Gi",
+            kind=FailureKind.START_SPEC,
+        )
     return Decimal(found[1]) * scale
 
 

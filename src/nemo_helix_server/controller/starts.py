@@ -27,6 +27,7 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers, interruptions, stamps, states
+from nemo_helix_server.jobs.advice import FailureKind
 from nemo_helix_server.jobs.interruptions import ExpectedInterruptions
 from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
@@ -49,6 +50,7 @@ _MAY_BE_GIVEN_UP = 5.0
 _KNOWN = ""
 _WAITS_LONGER = "its last allocations brought no new checkpoint, so it waits a while"
 _LOG = logging.getLogger(__name__)
+StartError = LaunchError | NeverPossibleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Starter:
                     answer = self._turn(context, shortage, blocked)
                 except (LaunchError, NeverPossibleError) as error:
                     if not _has_run(context):
-                        failed.append((context, str(error)))
+                        failed.append((context, error))
                         continue
                     answer = _waiting_reason(error)
                 except ExecutorError as error:
@@ -189,7 +191,7 @@ class Starter:
         except (LaunchError, NeverPossibleError) as error:
             with contextlib.suppress(ExecutorError):
                 self.executor.stop(run, grace_seconds=0)
-            self._fail([(context, str(error))])
+            self._fail([(context, error)])
         except (ExecutorError, RunsError, OSError) as error:
             self.problems.failed(context, run.token, "its start", error, accepted=fresh)
         else:
@@ -293,7 +295,7 @@ class Starter:
         return accepted
 
     def _record(
-        self, waiting: Sequence[tuple[StepContext, str]], failed: Sequence[tuple[StepContext, str]]
+        self, waiting: Sequence[tuple[StepContext, str]], failed: Sequence[tuple[StepContext, StartError]]
     ) -> None:
         changed = [
             (context, _shown(context, reason))
@@ -322,12 +324,13 @@ class Starter:
                     )
         self._fail(failed)
 
-    def _fail(self, failed: Sequence[tuple[StepContext, str]]) -> None:
+    def _fail(self, failed: Sequence[tuple[StepContext, StartError]]) -> None:
         if not failed:
             return
         clauses = [failures.rerun(context, self.finder.trainer(context)) for context, _ in failed]
         with self.store.write() as unit:
-            for (context, why), again in zip(failed, clauses, strict=True):
+            for (context, error), again in zip(failed, clauses, strict=True):
+                why = str(error)
                 unit.statuses.move(
                     context.step.id,
                     StatusChange(
@@ -335,7 +338,7 @@ class Starter:
                         who=WHO,
                         why=why,
                         reason=StatusReason.START_FAILED,
-                        error={"message": why, "type": str(StatusReason.START_FAILED), "rerun": again},
+                        error=failures.explained(context, error.kind, why, again),
                     ),
                 )
 
@@ -352,7 +355,10 @@ class Starter:
             return None
         path = files.checkpoint_path(run, known)
         if path is None:
-            raise LaunchError(f"the checkpoint {wanted} is neither in the job's storage nor pinned any more")
+            raise LaunchError(
+                f"the checkpoint {wanted} is neither in the job's storage nor pinned any more",
+                kind=FailureKind.START_CHECKPOINT_GONE,
+            )
         return path
 
     def find_open_chains(self) -> None:

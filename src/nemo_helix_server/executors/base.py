@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.executors.landlock import FileAccess
+from nemo_helix_server.jobs.advice import FailureKind
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
@@ -32,7 +33,22 @@ class AlreadyStartedError(ExecutorError):
 
 
 class NeverPossibleError(ExecutorError):
+    """The run can never be started as things are; the message says what would be right."""
+
+    kind = FailureKind.START_SETUP
+    """What helps, see `nemo_helix_server.jobs.advice`."""
+
+
+class TooLargeError(NeverPossibleError):
     """The machine could never give what the run needs."""
+
+    kind = FailureKind.START_TOO_LARGE
+
+
+class RefusedByClusterError(NeverPossibleError):
+    """A scheduler does not take the job of the run as it is."""
+
+    kind = FailureKind.START_REFUSED
 
 
 class NotConfinedError(NeverPossibleError):

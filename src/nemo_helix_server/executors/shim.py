@@ -134,7 +134,7 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         log = writer.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
         command = _start(order)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        reason = f"could not be started: {_explained(error)}"
+        reason = f"{run_files.NOT_STARTED}: {_explained(error)}"
         return run_files.ExitRecord(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
     pump = _pump(order, log, command)
     watch = CommandWatch(Command(command, adopted=True), signals, order.time_limit_seconds)

@@ -194,6 +194,10 @@ def test_a_missing_secret_fails_the_start_with_what_to_do(place):
     failed = place.until(job, Status.ERROR)
     assert failed.reason == "start_failed"
     assert "nemo secrets create" in failed.error_details["message"]
+    # a rerun helps once there is one, and not before
+    said = place.step_of(job).error_details
+    assert (said["rerun"], said["rerun_after_change"]) == ("runs the step main again", True)
+    assert said["advice"].startswith("once that is put right, use `nemo jobs rerun ")
 
 
 def test_a_secret_comes_from_its_file_and_is_hidden_in_the_log(place):
@@ -210,6 +214,7 @@ def test_a_secret_of_another_workspace_is_refused(place):
     variables = [{"name": "KEY", "from_secret": {"name": "other/key"}}]
     job = place.job(shell("true", environment=variables))
     assert "another workspace" in place.until(job, Status.ERROR).error_details["message"]
+    assert place.step_of(job).error_details["rerun"] is None
 
 
 def test_jobs_wait_in_turn_and_say_for_what(tmp_path):

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from nemo_helix_server.jobs.advice import ADVICE, FailureKind, RerunHelps
 from nemo_helix_server.jobs.evidence import ExitFacts, FailureCause, classify
 from nemo_helix_server.jobs.states import StatusReason
+
+
+def can_help(cause: FailureCause) -> bool:
+    return ADVICE[cause.kind].rerun is not RerunHelps.NEVER
 
 
 @pytest.mark.parametrize(
@@ -32,7 +37,7 @@ from nemo_helix_server.jobs.states import StatusReason
 )
 def test_what_the_log_says_is_found_and_named(line: str, kind: StatusReason) -> None:
     cause = classify(ExitFacts(exit_status=1), ["step 3", line, "Traceback …", "exit"])
-    assert (cause.kind, cause.resumable) == (kind, False)
+    assert (cause.reason, cause.resumable) == (kind, False)
     assert cause.message != "the workload exited with status 1"
     assert cause.rerun_warning is not None
     assert cause.advice is not None
@@ -55,14 +60,15 @@ def test_what_the_log_says_is_found_and_named(line: str, kind: StatusReason) -> 
 )
 def test_an_end_is_classified(facts: ExitFacts, kind: StatusReason, resumable: bool) -> None:
     cause = classify(facts, ["nothing known"])
-    assert (cause.kind, cause.resumable) == (kind, resumable)
+    assert (cause.reason, cause.resumable) == (kind, resumable)
     assert (cause.rerun_warning is None) is resumable
 
 
 def test_an_ordinary_failure_warns_of_nothing() -> None:
-    assert classify(ExitFacts(exit_status=1), []) == FailureCause(
-        StatusReason.WORKLOAD_FAILED, "the workload exited with status 1", None, resumable=True
-    )
+    found = classify(ExitFacts(exit_status=1), [])
+    assert found == FailureCause(FailureKind.UNKNOWN, "the workload exited with status 1")
+    assert found.reason is StatusReason.WORKLOAD_FAILED
+    assert found.resumable
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_the_advice_about_a_checkpoint_fits_its_cause(
     more: dict[str, Any], helps: bool, says: str, never: str
 ) -> None:
     cause = classify(ExitFacts(exit_status=4, **more), [])
-    assert cause.rerun_can_help is helps
+    assert can_help(cause) is helps
     assert says in str(cause.advice)
     assert never not in str(cause.advice)
 
@@ -127,9 +133,9 @@ def test_memory_is_told_from_a_limit_of_it() -> None:
     limited = classify(ExitFacts(exit_status=137, out_of_memory=True, memory_limited=True), [])
     machine = classify(ExitFacts(exit_status=137, out_of_memory=True), [])
     assert "resources.limits.memory" in str(limited.advice)
-    assert not limited.rerun_can_help
+    assert not can_help(limited)
     assert "limit" not in str(machine.advice)
-    assert machine.rerun_can_help
+    assert can_help(machine)
 
 
 def test_no_advice_says_rerun_where_a_rerun_cannot_help_and_each_has_one_command_as_it_is_typed() -> None:
@@ -146,5 +152,44 @@ def test_no_advice_says_rerun_where_a_rerun_cannot_help_and_each_has_one_command
     for facts in ends:
         for line in lines:
             cause = classify(facts, [line])
-            assert cause.rerun_can_help or "rerun" not in str(cause.advice), cause
+            assert can_help(cause) or "rerun" not in str(cause.advice), cause
             assert "`nemo jobs rerun --" not in str(cause.advice), cause
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "file"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/data/train.jsonl'",
+            FailureKind.NO_PERMISSION,
+            "/data/",
+        ),
+        ("PermissionError: [Errno 1] Operation not permitted: '/x'", FailureKind.NO_PERMISSION, "'/x'"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'a b.json'",
+            FailureKind.NO_FILE,
+            "'a b.json'",
+        ),
+        ("OSError: [Errno 122] Disk quota exceeded: '/x'", FailureKind.DISK_FULL, ""),
+        ("KeyError: 'x'", FailureKind.UNKNOWN, ""),
+        (
+            "skipping 'a': FileNotFoundError: [Errno 2] No such file or directory: 'a'",
+            FailureKind.UNKNOWN,
+            "",
+        ),
+    ],
+)
+def test_a_file_that_is_missing_or_forbidden_is_named_and_nothing_is_rerun_before_it_is_there(
+    line: str, kind: FailureKind, file: str
+) -> None:
+    cause = classify(ExitFacts(exit_status=1), [line])
+    assert cause.kind is kind
+    assert file in cause.message
+    assert file in str(cause.advice) or not file
+    assert cause.resumable is (kind is FailureKind.UNKNOWN)
+
+
+def test_a_command_that_cannot_be_run_is_not_run_again_as_it_is() -> None:
+    cause = classify(ExitFacts(exit_status=127, not_started=True, program="/no/such"), [])
+    assert (cause.kind, cause.message) == (FailureKind.NO_PROGRAM, "/no/such cannot be run there")
+    assert "/no/such" in str(cause.advice)

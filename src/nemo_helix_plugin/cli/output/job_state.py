@@ -189,10 +189,19 @@ def last_log_line(record: Record) -> str:
 
 
 def advice(record: Record) -> str:
-    """What to change, where the service knows it."""
+    """What to change, where the service knows it; a job whose storage is gone cannot be run again."""
     found = record.get("error_details")
     value = found.get("advice") if isinstance(found, Mapping) else None
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    if is_reclaimed(record) and "`nemo jobs rerun" in value:
+        return "its storage is deleted, so create a new job"
+    return " ".join(value.split())
+
+
+def is_reclaimed(job: Record) -> bool:
+    """Whether its storage was deleted."""
+    return bool(details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at"))
 
 
 def reason(record: Record) -> str:
@@ -289,9 +298,11 @@ def what_next(job: Record) -> str:
 
 
 def _may_help(job: Record) -> bool:
-    """Whether a rerun may get further; older services do not say."""
+    """Whether a rerun may get further with nothing changed before; older services do not say."""
     found = job.get("error_details")
-    return not isinstance(found, Mapping) or found.get("rerun", "") is not None
+    if not isinstance(found, Mapping):
+        return True
+    return found.get("rerun", "") is not None and not found.get("rerun_after_change")
 
 
 def next_command(job: Record) -> str:
@@ -304,7 +315,10 @@ def next_command(job: Record) -> str:
         "queued": "watch",
         "pending": "watch",
     }.get(status)
-    gone = details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at")
-    if verb is None or (gone and verb in {"resume", "rerun"}) or (verb == "rerun" and not _may_help(job)):
+    if (
+        verb is None
+        or (is_reclaimed(job) and verb in {"resume", "rerun"})
+        or (verb == "rerun" and not _may_help(job))
+    ):
         return ""
     return f"nemo jobs {verb} {name} --workspace {workspace}"

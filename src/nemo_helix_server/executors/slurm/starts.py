@@ -18,6 +18,7 @@ from nemo_helix_server.executors.base import (
     Launch,
     NeverPossibleError,
     NotConfinedError,
+    RefusedByClusterError,
 )
 from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
@@ -117,7 +118,7 @@ class ClusterStarts:
             if _may_pass(error):
                 raise ExecutorError(str(error)) from error
             asked = _asked_for(launch, settings)
-            raise NeverPossibleError(
+            raise RefusedByClusterError(
                 f"the cluster does not take the job: {error.text}; it asks for {asked}"
             ) from error
         except SlurmError as error:

@@ -77,6 +77,11 @@ def test_the_note_of_a_list_is_what_matters_in_that_status(job, words):
         ({"status": "error"}, "nemo jobs rerun j --workspace w"),
         ({"status": "error", "error_details": {"rerun": "runs it again"}}, "nemo jobs rerun j --workspace w"),
         ({"status": "error", "error_details": {"rerun": None}}, ""),
+        ({"status": "error", "error_details": {"rerun": "runs it again", "rerun_after_change": True}}, ""),
+        (
+            {"status": "error", "error_details": {"rerun": "runs it again", "rerun_after_change": False}},
+            "nemo jobs rerun j --workspace w",
+        ),
         ({"status": "active"}, "nemo jobs watch j --workspace w"),
         ({"status": "completed"}, ""),
         ({"status": "paused", "status_details": {"storage_reclaimed_at": "2026-11-29T12:00:00Z"}}, ""),
@@ -212,3 +217,13 @@ def test_a_step_that_runs_elsewhere_says_where(status, shown):
         "tasks": [{"status_details": {"step": 3, "max_steps": 9, "percentage_done": 33.3}}],
     }
     assert job_state.step_note(step) == shown
+
+
+def test_where_the_storage_is_gone_no_advice_says_rerun():
+    error = {"advice": "free space and use `nemo jobs rerun j --workspace w`"}
+    job = {"status": "error", "error_details": error}
+    assert job_state.advice(job) == error["advice"]
+    gone = {**job, "status_details": {"storage_reclaimed_at": "2026-11-02T00:00:00Z"}}
+    assert job_state.advice(gone) == "its storage is deleted, so create a new job"
+    other = {**gone, "error_details": {"advice": "halve the batch in a new job"}}
+    assert job_state.advice(other) == "halve the batch in a new job"

@@ -172,7 +172,7 @@ def _may_go_on(job: Mapping[str, Any]) -> bool:
     """Whether a resume or rerun is still possible."""
     from nemo_helix_plugin.cli.output import job_state, times
 
-    if job["status"] not in _GOES_ON or job_state.details(job).get("storage_reclaimed_at"):
+    if job["status"] not in _GOES_ON or job_state.is_reclaimed(job):
         return False
     until = times.parsed(job.get("storage_expires_at"))
     return until is None or until > datetime.now(UTC)
@@ -218,5 +218,7 @@ def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
         call.report(f"job '{name}' is paused{storage}{go_on}.")
         return errors.EXIT_PAUSED
     why = job_state.failure(job) or job_state.reason(job)
+    if not next_command and not job_state.is_reclaimed(job) and (helps := job_state.advice(job)):
+        go_on = f"; {helps}"
     call.report(f"job '{name}' ended in {status}{f': {why.rstrip(chr(46))}' if why else ''}{storage}{go_on}.")
     return errors.EXIT_LOCAL

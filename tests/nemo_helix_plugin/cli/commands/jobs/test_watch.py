@@ -140,3 +140,16 @@ def test_history_that_nobody_asked_for_stays_away_in_later_rounds():
     fresh.begin()
     fresh.begin()
     assert [fresh.takes(line("old", 29)), fresh.takes(line("new", 31))] == [False, True]
+
+
+def test_what_helps_is_said_in_place_of_a_command_that_does_not_yet(service, nemo):
+    helps = "free space and use `nemo jobs rerun rl-ffffffffffff --workspace default`"
+    service.jobs[FAILED]["error_details"] = {
+        "message": "the disk is full",
+        "advice": helps,
+        "rerun": "goes on",
+        "rerun_after_change": True,
+    }
+    ran = nemo("jobs", "watch", FAILED)
+    assert ran.status == 1
+    assert ran.err.rstrip().endswith(f"; {helps}.")
