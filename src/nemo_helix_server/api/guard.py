@@ -6,6 +6,7 @@ route that is marked with `takes_a_file` gets it as it comes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,6 +23,12 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods whose bodies nobody reads."""
 _TAKES_A_FILE = "__takes_a_file__"
+_ESCAPES = (SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What code of other packages may raise, and what would end the service's loop: signals come otherwise."""
+
+
+class EscapedError(Exception):
+    """A request met code that wanted to end the program."""
 
 
 def takes_a_file(endpoint: Endpoint) -> Endpoint:
@@ -50,6 +57,15 @@ class GuardedRoute(APIRoute):
         """See `APIRoute`."""
         handle, needed, streams = super().get_route_handler(), self.access, self.streams
 
+        async def answered(request: Request) -> Response:
+            try:
+                return await guarded(request)
+            except _ESCAPES as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                    raise  # the request itself is given up
+                raise EscapedError(f"{request.url.path}: {type(error).__name__}: {error}") from error
+
         async def guarded(request: Request) -> Response:
             await access.identify(request, needed)
             await _checked(needed, needed.admit, request)
@@ -61,7 +77,7 @@ class GuardedRoute(APIRoute):
             await _checked(needed, needed.admit_body, request, value)
             return await handle(Request(request.scope, bodies.replayed(body, request.receive)))
 
-        return guarded
+        return answered
 
 
 def make_router(prefix: str = "", tags: list[str] | None = None) -> APIRouter:

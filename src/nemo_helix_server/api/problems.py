@@ -14,11 +14,16 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from nemo_helix_server import executor_kinds
 from nemo_helix_server.errors import ServerError, StateConflictError, is_full
+from nemo_helix_server.executors.base import ExecutorError
+from nemo_helix_server.executors.calls import BrokenExecutorError
 from nemo_runs.errors import DiskFullError as RunsDiskFullError
 
 _LOG = logging.getLogger(__name__)
 _RETRY_AFTER = "2"
+_RETRY_EXECUTOR_AFTER = "10"
+"""Seconds, as a header: what an executor asks may be on the other side of a network."""
 
 
 class Problem(BaseModel):
@@ -67,6 +72,7 @@ def _documented(status: int) -> dict[str, Any]:
 def install(app: FastAPI) -> None:
     """Make every error of the routes an answer."""
     app.add_exception_handler(ServerError, _server_error)
+    app.add_exception_handler(ExecutorError, _executor)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(sqlalchemy.exc.OperationalError, _database_away)
@@ -87,6 +93,16 @@ def _respond(
 async def _server_error(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ServerError)
     return _respond(error.status, {"detail": error.detail}, error.headers)
+
+
+async def _executor(_: Request, error: Exception) -> JSONResponse:
+    """An executor cannot do something now: neither the request nor the service is at fault."""
+    assert isinstance(error, ExecutorError)
+    detail = " ".join(str(error).split())
+    _LOG.error("an executor cannot do what a request needs: %s", detail)
+    if error.executor and not isinstance(error, BrokenExecutorError):  # that names its executor itself
+        detail = f"{executor_kinds.title(error.executor)} cannot do that at the moment: {detail}"
+    return _respond(503, {"detail": detail}, {"Retry-After": _RETRY_EXECUTOR_AFTER})
 
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:

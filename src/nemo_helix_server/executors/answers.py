@@ -20,6 +20,7 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.findings import Finding
+from nemo_trainer.contract.allocation import Allocation
 
 _METHODS = (
     "start",
@@ -190,9 +191,11 @@ _PARTS: tuple[tuple[str, Callable[[object], bool]], ...] = (
     ("state", lambda value: isinstance(value, RunState)),
     ("exit_status", _is_status),
     ("signal", _is_int),
+    ("eligible_at", _is_moment),
     ("started_at", _is_moment),
     ("ended_at", _is_moment),
     ("failed_nodes", _are_nodes),
+    ("notice", lambda value: value is None or isinstance(value, Allocation)),
     *((name, _is_text) for name in ("interrupted", "reason", "place", "unseen")),
     *(
         (name, _is_fact)

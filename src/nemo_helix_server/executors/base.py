@@ -27,6 +27,9 @@ from nemo_trainer.contract.allocation import Allocation
 class ExecutorError(Exception):
     """The executor could not do what was asked; the message says what would be right."""
 
+    executor = ""
+    """The name of the executor; added where it was asked."""
+
 
 class AlreadyStartedError(ExecutorError):
     """This run was started before, or was given up before it started; a run starts at most once."""

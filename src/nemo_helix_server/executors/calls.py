@@ -30,6 +30,12 @@ class BrokenExecutorError(ExecutorError):
     """An executor did what none may do; the message names it and its package. Asking again is safe."""
 
 
+def _name(error: Exception, name: str) -> None:
+    """Add the name of the executor that raised an error, unless it has one."""
+    if isinstance(error, ExecutorError) and not error.executor:
+        error.executor = name
+
+
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
     name: str
@@ -80,8 +86,9 @@ class ExecutorCalls:
         except WrongAnswerError as error:
             failed: BaseException = error
             sentence = f"{self.title_of(name)} answers wrongly to {method}: {error}"
-        except allowed:
+        except allowed as error:
             self._worked(name, method, about)
+            _name(error, name)
             raise
         except BaseException as error:  # noqa: BLE001 - it is other packages' code, and others go on
             failed = error
@@ -95,7 +102,9 @@ class ExecutorCalls:
             with self._lock:
                 del self._under_way[number]
         self.failed(name, method, sentence, about=about, error=failed)
-        raise BrokenExecutorError(sentence) from failed
+        broken = BrokenExecutorError(sentence)
+        broken.executor = name
+        raise broken from failed
 
     def failed(
         self, name: str, method: str, sentence: str, *, about: str = "", error: BaseException | None = None

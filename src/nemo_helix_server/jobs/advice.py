@@ -1,6 +1,6 @@
 """What helps after each kind of failure, and whether a rerun can: one table. Pure.
 
-A rerun has the same configuration, so what only another configuration mends needs a new job. An advice names
+A rerun has the same configuration, so what only another configuration fixes needs a new job. An advice names
 what can really be done; where something has to be changed first, the rerun comes after it, and is not
 offered as the next command.
 """
