@@ -60,14 +60,19 @@ def explain(
     }
     known = {key: value for key, value in error.items() if value is not None}
     details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
-    return StepFailure(cause.reason, {**known, **advice.told(cause.kind, again)}, details)
+    return StepFailure(cause.reason, {**known, **advice.rerun_details(cause.kind, again)}, details)
 
 
 def explained(context: StepContext, kind: advice.FailureKind, message: str, again: str) -> dict[str, Any]:
     """The error of a step that failed without a workload's end, or for a reason that is the whole cause."""
     text = advice.advised(kind, job=context.job_name, workspace=context.workspace)
     said = {} if text is None else {"advice": text}
-    return {"message": message, "type": str(advice.ADVICE[kind].reason), **said, **advice.told(kind, again)}
+    return {
+        "message": message,
+        "type": str(advice.ADVICE[kind].reason),
+        **said,
+        **advice.rerun_details(kind, again),
+    }
 
 
 def rerun(context: StepContext, trainer: TrainerFiles) -> str:

@@ -12,9 +12,9 @@ from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.executors.base import (
     CapacityRequest,
+    MachineTooSmallError,
     NeverPossibleError,
     NotConfinedError,
-    TooLargeError,
 )
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers
@@ -37,7 +37,7 @@ class Feasibility:
                 self._require_place(step, f"the step {step['name']}", "")
             except NotConfinedError as error:
                 raise InvalidError(f"the step {step['name']}: {error}") from error
-            except TooLargeError as error:
+            except MachineTooSmallError as error:
                 raise InvalidError(
                     f"{error}; ask for less, or run the service where there is more"
                 ) from error

@@ -42,7 +42,7 @@ class NeverPossibleError(ExecutorError):
     """What helps, see `nemo_helix_server.jobs.advice`."""
 
 
-class TooLargeError(NeverPossibleError):
+class MachineTooSmallError(NeverPossibleError):
     """The machine could never give what the run needs."""
 
     kind = FailureKind.START_TOO_LARGE

@@ -7,7 +7,12 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from nemo_helix_server.executors.base import Admitted, CapacityRequest, TooLargeError, WaitingForCapacity
+from nemo_helix_server.executors.base import (
+    Admitted,
+    CapacityRequest,
+    MachineTooSmallError,
+    WaitingForCapacity,
+)
 from nemo_runs.errors import RunsError
 from nemo_runs.leases import machine_leases
 
@@ -20,13 +25,13 @@ def machine_memory() -> int:
 
 
 def require_size(request: CapacityRequest, *, nodes: int, memory_bytes: int) -> None:
-    """Raise `TooLargeError` for more nodes, or more memory of a node, than there are."""
+    """Raise `MachineTooSmallError` for more nodes, or more memory of a node, than there are."""
     needs = request.needs
     if needs.nodes > nodes:
         one = "one node" if nodes == 1 else f"{nodes} nodes"
-        raise TooLargeError(f"{request.job} asks for {needs.nodes} nodes, and there is {one} here")
+        raise MachineTooSmallError(f"{request.job} asks for {needs.nodes} nodes, and there is {one} here")
     if needs.memory_bytes is not None and needs.memory_bytes > memory_bytes:
-        raise TooLargeError(
+        raise MachineTooSmallError(
             f"{request.job} asks for {needs.memory_bytes / (1 << 30):.4g}Gi of memory, and this machine has "
             f"{memory_bytes / (1 << 30):.1f}Gi"
         )
@@ -93,7 +98,7 @@ class LeasedCapacity:
         try:
             self._pool.require_possible(wanted)
         except RunsError as error:
-            raise TooLargeError(_named(error, wanted, request)) from error
+            raise MachineTooSmallError(_named(error, wanted, request)) from error
 
     def _wanted(self, request: CapacityRequest) -> machine_leases.LeaseRequest:
         return machine_leases.LeaseRequest(

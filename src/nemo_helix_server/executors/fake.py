@@ -15,10 +15,10 @@ from nemo_helix_server.executors.base import (
     CapacityRequest,
     ExecutorError,
     Launch,
+    MachineTooSmallError,
     RunObservation,
     RunPlace,
     RunState,
-    TooLargeError,
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import require_size
@@ -135,7 +135,7 @@ class FakeStepExecutor:
         """See the protocol."""
         require_size(request, nodes=self.machine.nodes, memory_bytes=self.machine.memory_bytes)
         if request.devices > self.machine.devices:
-            raise TooLargeError(
+            raise MachineTooSmallError(
                 f"{request.job} asks for {request.devices} GPU devices, and this machine has "
                 f"{self.machine.devices}"
             )

@@ -228,7 +228,7 @@ def advised(kind: FailureKind, *, job: str, workspace: str, program: str = "", f
     return text.format(job=job, workspace=workspace, again=again, program=program, file=file)
 
 
-def told(kind: FailureKind, clause: str) -> dict[str, str | bool | None]:
+def rerun_details(kind: FailureKind, clause: str) -> dict[str, str | bool | None]:
     """Whether a rerun helps, for the error details; ``clause`` says what it would do (``goes on from …``).
 
     Clients of earlier versions read ``rerun`` alone, which is null where a rerun never helps.

@@ -9,12 +9,12 @@ import pytest
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.launches import LaunchError
 from nemo_helix_server.executors.base import (
+    MachineTooSmallError,
     NeverPossibleError,
     NotConfinedError,
     RefusedByClusterError,
-    TooLargeError,
 )
-from nemo_helix_server.jobs.advice import ADVICE, OF_REASON, FailureKind, RerunHelps, advised, told
+from nemo_helix_server.jobs.advice import ADVICE, OF_REASON, FailureKind, RerunHelps, advised, rerun_details
 from nemo_helix_server.jobs.states import REASONS, StatusReason
 
 FAILURES = sorted(reason for reason, status in REASONS.items() if status is Status.ERROR)
@@ -48,7 +48,7 @@ def test_what_is_advised_fits_whether_a_rerun_helps(kind: FailureKind) -> None:
         # the client offers no command, so the advice has it, behind what is to be done first
         assert reruns
         assert not text.startswith("`nemo jobs rerun")
-    said = told(kind, "goes on")
+    said = rerun_details(kind, "goes on")
     assert said["rerun"] == (None if helps is RerunHelps.NEVER else "goes on")
     assert said["rerun_after_change"] is (helps is RerunHelps.AFTER_CHANGE)
 
@@ -56,7 +56,7 @@ def test_what_is_advised_fits_whether_a_rerun_helps(kind: FailureKind) -> None:
 @pytest.mark.parametrize(
     ("error", "helps"),
     [
-        (TooLargeError("j asks for 8 GPU devices, and this machine has 2"), RerunHelps.NEVER),
+        (MachineTooSmallError("j asks for 8 GPU devices, and this machine has 2"), RerunHelps.NEVER),
         (LaunchError("'12Q' is not an amount", kind=FailureKind.START_SPEC), RerunHelps.NEVER),
         (LaunchError("there is no engine trl here"), RerunHelps.AFTER_CHANGE),
         (NeverPossibleError("the profile is not one of a Slurm cluster any more"), RerunHelps.AFTER_CHANGE),

@@ -48,6 +48,7 @@ from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
+from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -86,6 +87,7 @@ class SlurmStepExecutor:
         *,
         most_idle: int = 1,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``settings_of`` gives the configuration of a run's profile.
 
@@ -100,7 +102,12 @@ class SlurmStepExecutor:
         self._starts = ClusterStarts(
             storage, connections, self._chains, self._untidied, most_idle=most_idle, now=now
         )
-        self._looks = ClusterLooks(storage, connections, self._starts, self._untidied, now)
+        self._tidying = Tidying(storage, connections, self._starts, self._untidied, monotonic)
+        self._looks = ClusterLooks(storage, connections, self._starts, self._tidying, now)
+
+    def warm(self) -> None:
+        """See `base.Warms`: what is left on clusters since before is removed, also where nothing runs now."""
+        self._tidying.start()
 
     def check(self, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:
         """See `base.Checks`."""
@@ -308,6 +315,7 @@ class SlurmStepExecutor:
 
     def close(self) -> None:
         """See the protocol."""
+        self._tidying.close()
         self._looks.close()
         self.storage.close()
         self._connections.close()

@@ -7,14 +7,13 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors.base import (
-    ExecutorError,
     RunObservation,
     RunState,
 )
@@ -28,7 +27,8 @@ from nemo_helix_server.executors.slurm.observation import RunRecord, observe, ob
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, RunList
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
+from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.storage import run_files, start_remains
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
@@ -48,8 +48,6 @@ _ACCOUNTING_LAG = 600.0
 """How long accounting may take to write down the end of a job that the controller has forgotten."""
 _THOROUGH_SECONDS = 60.0
 """How often sizes are looked at, of every file in the storage of a job."""
-_TIDY_PAUSE = 30.0
-"""Seconds after which it is tried again to tidy up what could not be."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
 
 
@@ -61,19 +59,17 @@ class ClusterLooks:
         storage: ClusterRunStorage,
         connections: ClusterConnections,
         starts: ClusterStarts,
-        untidied: RunList,
+        tidying: Tidying,
         now: Callable[[], float] = time.time,
     ) -> None:
         """``starts`` queues again what a limit of the site has kept out, and removes what starts leave.
 
-        ``untidied``: the starts for which that is still to be done.
+        ``tidying`` has what could not be removed before.
         """
         self._storage = storage
         self._connections = connections
         self._starts = starts
-        self._untidied = untidied
-        self._tidy_at: dict[str | None, float] = {}
-        """When those of a host are tried again."""
+        self._tidying = tidying
         self._now = now
         self._problems: dict[ClusterAddress, str] = {}
         """Why the files of a cluster could not be read at the last look."""
@@ -103,28 +99,8 @@ class ClusterLooks:
             by_scheduler.setdefault(address.host, []).append(address)
         for addresses in by_scheduler.values():
             answers |= self._look({address: by_cluster[address] for address in addresses})
-        self._tidy_again(by_scheduler)
+        self._tidying.on(by_scheduler)
         return answers
-
-    def _tidy_again(self, hosts: Collection[str | None]) -> None:
-        """Remove what starts on hosts have left that are over and could not be tidied up before."""
-        left: dict[ClusterAddress, list[StepRun]] = {}
-        ready = [host for host in hosts if self._now() >= self._tidy_at.get(host, 0.0)]
-        if not self._storage.remove_leftovers(ready):
-            self._tidy_at |= dict.fromkeys(ready, self._now() + _TIDY_PAUSE)
-        for run in self._untidied.runs():
-            with contextlib.suppress(ExecutorError):  # its profile is gone, and it was never handed over
-                address = self._storage.address(run)
-                # each host is asked in a thread of its own, and may not answer
-                if address.host in hosts and self._now() >= self._tidy_at.get(address.host, 0.0):
-                    left.setdefault(address, []).append(run)
-        for address, runs in left.items():
-            if not self._starts.tidy(self._connections.of(address), runs):
-                self._tidy_at[address.host] = self._now() + _TIDY_PAUSE
-                continue
-            for run in runs:
-                if (known := submissions.read(self._folder(run))) is not None and known.job is not None:
-                    replace(known, tidied=True).save(self._folder(run))
 
     def _look(
         self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]

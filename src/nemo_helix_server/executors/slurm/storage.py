@@ -274,6 +274,11 @@ class ClusterRunStorage:
                     failed = True
         return not failed
 
+    def ways_to_leftovers(self) -> list[ClusterAddress]:
+        """How what deleted jobs have left can be reached."""
+        present = list(self._present())
+        return [way for one in self.leftovers for way in ways(one.address, present)]
+
     def ask_any_way(
         self, address: ClusterAddress, folder: PurePosixPath, ask: Callable[[ClusterConnection], Answer]
     ) -> Answer:

@@ -81,7 +81,10 @@ class Place:
     def restarted(self, **changes):
         storage = ClusterRunStorage(self.jobs, self.connections, lambda run: ClusterAddress.of(self.of(run)))
         storage.bring_inputs = lambda _run: 0
-        self.executor = SlurmStepExecutor(storage, self.connections, self.of, now=self.fake.now, **changes)
+        now = self.fake.now
+        self.executor = SlurmStepExecutor(
+            storage, self.connections, self.of, now=now, monotonic=now, **changes
+        )
         return self.executor
 
     def of(self, run):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import time
 
 import pytest
 from tests.nemo_helix_server.executors.slurm.scheduler_world import (
@@ -28,6 +29,8 @@ from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, UnusableClusterError
 from nemo_helix_server.executors.slurm.executor import KIND
 from nemo_helix_server.executors.slurm.observation import FILES_LAG
+from nemo_helix_server.executors.slurm.submissions import RunList
+from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.settings import Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
@@ -756,6 +759,59 @@ def test_a_job_is_deleted_though_its_cluster_is_away_and_what_it_left_is_said_an
     place.executor.observe([other])
     assert list(place.executor.storage.leftovers) == []
     assert not there.exists()
+
+
+def until(true, *, timeout):
+    end = time.monotonic() + timeout
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_what_was_left_is_removed_after_a_restart_though_no_job_is_looked_at(place, monkeypatch):
+    changed(place, host="lab")
+    run, untidied = run_of(1), run_of(2, job="job-2")
+    place.start(run)
+    place.start(untidied, secrets=SECRETS)
+    there = place.there(run).parent.parent
+    with monkeypatch.context() as patch:
+        away(place, patch)
+        place.executor.storage.discard("default", "job-1")
+        place.executor._untidied.add(untidied)
+    again = place.restarted()
+    again.warm()
+    again.warm()
+    until(lambda: not there.exists() and not (place.there(untidied) / "secrets.json").exists(), timeout=60)
+    until(lambda: not list(again.storage.leftovers), timeout=60)
+    again.close()
+
+
+def test_each_host_is_asked_again_after_pauses_of_its_own_that_grow(tmp_path):
+    asked = []
+
+    class Storage:
+        def ways_to_leftovers(self):
+            return [ClusterAddress(host, "/scratch", "python3") for host in ("near", "away")]
+
+        def remove_leftovers(self, hosts):
+            asked.extend(hosts)
+            return hosts != ["away"]
+
+    now = [0.0]
+    tidying = Tidying(Storage(), None, None, RunList(tmp_path / "none"), lambda: now[0])
+    found = {}
+    for minute in range(121):
+        now[0] = minute * 30.0
+        asked.clear()
+        tidying.everywhere()
+        for host in asked:
+            found.setdefault(host, []).append(minute * 30)
+    assert found["near"] == [minute * 30 for minute in range(121)]
+    assert found["away"] == [0, 30, 90, 210, 450, 930, 1890]
+    # a job on that host is looked at meanwhile
+    asked.clear()
+    tidying.on(["away"])
+    assert asked == []
 
 
 # ---------------------------------------------------------------- a full storage root
