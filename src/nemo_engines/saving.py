@@ -4,7 +4,6 @@ checkpoints; and what a save that failed comes to."""
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import sys
 from collections.abc import Collection, Mapping
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
 from nemo_engines.spec import EngineSpec
+from nemo_runs.durable import disk
 from nemo_runs.sizes import size_in_words
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
@@ -28,10 +28,11 @@ _MARGIN = 64 << 20
 
 def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
     """The failure of a save, as one sentence; the folder that it wrote to is removed."""
+    free = disk.free_bytes(folder.parent)
     full = (
         getattr(error, "errno", None) in _FULL
         or "No space left" in str(error)
-        or _free(folder.parent) < _LITTLE
+        or (free is not None and free < _LITTLE)
     )
     shutil.rmtree(folder, ignore_errors=True)
     why = "No space left on device" if full else f"{type(error).__name__}: {error}"
@@ -42,26 +43,17 @@ def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
     )
 
 
-def _free(folder: Path) -> int:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return _LITTLE
-    return found.f_bavail * found.f_frsize
-
-
 def check_space(needs: Mapping[Path, int]) -> None:
-    """`TrainerError` when the disk of a folder has less space than the bytes that it needs."""
+    """`TrainerError` when the disk of a folder is known to have less space than the bytes that it needs."""
     by_disk: dict[int, int] = {}
     for folder, size in needs.items():
-        disk = folder.stat().st_dev
-        by_disk[disk] = by_disk.get(disk, 0) + size
-        found = os.statvfs(folder)
-        free = found.f_bavail * found.f_frsize
-        if free < by_disk[disk] + _MARGIN:
+        device = folder.stat().st_dev
+        by_disk[device] = by_disk.get(device, 0) + size
+        free = disk.free_bytes(folder)
+        if free is not None and free < by_disk[device] + _MARGIN:
             raise TrainerError(
                 f"the disk of {folder} has {size_in_words(free)} left, and a checkpoint and the trained "
-                f"model need {size_in_words(by_disk[disk] + _MARGIN)}: free disk space, then start again"
+                f"model need {size_in_words(by_disk[device] + _MARGIN)}: free disk space, then start again"
             )
 
 

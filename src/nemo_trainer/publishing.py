@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -166,7 +165,8 @@ def _failure_named(
         raise
     except Exception as error:
         fence()  # what stands in the folder may be the next writer's
-        full = _is_full(error) or _free(paths.checkpoints) < _LITTLE
+        free = disk.free_bytes(paths.checkpoints)
+        full = _is_full(error) or (free is not None and free < _LITTLE)
         if ours:
             shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, NotSavedError):
@@ -189,11 +189,3 @@ def _is_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _free(folder: Path) -> int:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return _LITTLE
-    return found.f_bavail * found.f_frsize

@@ -59,9 +59,7 @@ def misfortune(request):
     if "unsavable_tokenizer" in request:
         PreTrainedTokenizerBase.save_pretrained = unsavable
     if "free_bytes" in request:
-        saving.os = SimpleNamespace(
-            statvfs=lambda _: SimpleNamespace(f_bavail=request["free_bytes"], f_frsize=1)
-        )
+        saving.disk = SimpleNamespace(free_bytes=lambda _: request["free_bytes"])
     if "file_limit" in request:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], request["file_limit"]))
 

@@ -82,9 +82,9 @@ class FactFinder:
         )
 
     def disk_shortage(self) -> str | None:
-        """Why nothing may be started while disk space is short; `None` = there is enough."""
+        """Why nothing may be started while disk space is short; `None` = there is enough, or nobody knows."""
         free = self.storage.free_bytes()
-        if free >= self.minimum_free_bytes:
+        if free is None or free >= self.minimum_free_bytes:
             return None
         return (
             f"waits for disk space: {size_in_words(free)} are free where {self.storage.data_dir} is, and "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from nemo_helix_server.engines import catalogue, environments
 from nemo_helix_server.engines.catalogue import Device
 from nemo_helix_server.settings import EnginesSettings
 from nemo_runs.counts import counted
+from nemo_runs.durable import disk
 from nemo_runs.errors import RunsError
-from nemo_runs.findings import Finding, ok, problem, warning
+from nemo_runs.findings import Finding, ok, problem, unknown, warning
 from nemo_runs.leases import machine_leases
 from nemo_runs.sizes import size_in_words
 
@@ -64,9 +64,12 @@ class MachineChecks:
 
     def _disk(self) -> Finding:
         try:
-            free = shutil.disk_usage(self.data_dir).free
+            os.statvfs(self.data_dir)
         except OSError as error:
             return problem("disk", f"{self.data_dir} cannot be used: {error.strerror or error}.")
+        free = disk.free_bytes(self.data_dir)
+        if free is None:
+            return unknown("disk", f"{self.data_dir} does not say how much is free")
         shown = f"{size_in_words(free)} are free at {self.data_dir}"
         if free < self.minimum_free_bytes:
             least = size_in_words(self.minimum_free_bytes)

@@ -21,6 +21,7 @@ from typing import Any
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.durable import disk
 from nemo_runs.durable.files import replace_file, sync_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")
@@ -147,10 +148,9 @@ class JobStorage:
         # after a crash of the machine there is no step that reads it
         replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400, durable=False)
 
-    def free_bytes(self) -> int:
-        """What may still be written to the data directory's disk."""
-        status = os.statvfs(self.data_dir)
-        return status.f_bavail * status.f_frsize
+    def free_bytes(self) -> int | None:
+        """What may still be written to the data directory's disk; `None`: not known."""
+        return disk.free_bytes(self.data_dir)
 
     def size(self, paths: JobDirectory) -> int:
         """What a job's storage takes on disk; links are not followed, what goes meanwhile is not counted."""

@@ -51,6 +51,19 @@ def is_full(error: OSError) -> bool:
     return error.errno in _FULL
 
 
+def free_bytes(folder: Path) -> int | None:
+    """What may still be written to the file system of a folder; `None` where that is not known.
+
+    What is kept for root does not count. A user's quota may leave less: file systems do not say it. One that
+    counts no blocks at all, as those before object stores may, says nothing.
+    """
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
 def full_disk(path: Path, reason: str) -> DiskFullError:
     """The error for a write to ``path`` that did not fit."""
     return DiskFullError(f"{path}: could not be written ({reason}); free some space and start again")

@@ -6,7 +6,7 @@ declare -a paths
 until [ -e "$folder" ]; do folder=$(dirname -- "$folder"); done
 printf '%s\n' "$folder"
 if [ -d "$folder" ] && [ -w "$folder" ]; then echo yes; else echo no; fi
-free=$(df -Pk -- "$folder" | awk 'NR == 2 { print $4 }')
+free=$(df -Pk -- "$folder" | awk 'NR == 2 && $2 > 0 { print $4 }')
 printf '%s\n' "$free"
 for n in "${!paths[@]}"; do
   [ -e "${paths[n]}" ] || echo "$n"

@@ -10,6 +10,7 @@ from tests.nemo_helix_server.worlds import ANNA, request
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.feasibility import Feasibility
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.errors import InvalidError, StateConflictError
@@ -25,7 +26,9 @@ from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import value_path
 from nemo_runs.clock import MovableClock
+from nemo_runs.durable import disk
 from nemo_runs.leases import machine_leases
+from nemo_runs.sizes import size_in_words
 
 pytestmark = pytest.mark.services
 
@@ -275,3 +278,11 @@ def test_a_step_on_a_cluster_is_judged_by_its_own_profile(tmp_path):
 def on_profile(name):
     executor = {"provider": "cpu", "profile": name, "container": {"command": ["true"]}}
     return {"name": "main", "executor": executor}
+
+
+def test_a_disk_that_does_not_say_what_is_free_holds_up_no_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_bytes", lambda _folder: None)
+    finder = FactFinder(JobStorage(tmp_path), None, 256 << 20, None)
+    assert finder.disk_shortage() is None
+    monkeypatch.setattr(disk, "free_bytes", lambda _folder: 1 << 20)
+    assert f"{size_in_words(1 << 20)} are free where {tmp_path} is" in finder.disk_shortage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
 from nemo_helix_server.customizer.steps.service_calls import ServiceRefusedError, ask
 from nemo_helix_server.files.locations import open_tree
+from nemo_runs.durable import disk
 from nemo_runs.sizes import size_in_words
 
 _NOT_FOUND = 404
@@ -50,9 +50,8 @@ def _require_space(end: Mapping[str, Any], report: TransferReport, model: Path) 
     size = sum(path.stat().st_size for path in model.rglob("*") if path.is_file())
     if place.stat().st_dev == report.context.storage.stat().st_dev:
         return
-    found = os.statvfs(place)
-    free = found.f_bavail * found.f_frsize
-    if free < size:
+    free = disk.free_bytes(place)
+    if free is not None and free < size:
         raise StepError(
             f"the disk of the filesets ({place}) has {size_in_words(free)} left, and the trained model needs "
             f"about {size_in_words(size)}; free disk space, then run the job again"

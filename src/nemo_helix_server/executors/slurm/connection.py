@@ -64,8 +64,6 @@ class ClusterAddress:
 class PreparedFolders(NamedTuple):
     """What was found where folders were made."""
 
-    free_bytes: int
-    """What may still be written there."""
     queued: str | None = None
     """The number of the job that another allocation has queued for the run."""
     begun: bool = False
@@ -175,9 +173,7 @@ class ClusterConnection:
                 f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "
                 "name another one by the key python of the profile"
             )
-        return PreparedFolders(
-            int(answer["free"]), answer["queued"], bool(answer["begun"]), int(answer["start"])
-        )
+        return PreparedFolders(answer["queued"], bool(answer["begun"]), int(answer["start"]))
 
     def write(self, path: PurePosixPath, data: bytes) -> None:
         """Write a small file for its owner alone, whole or not at all."""

@@ -244,7 +244,7 @@ def test_what_setup_lines_print_is_no_part_of_an_answer(connection):
     with pytest.raises(UnusableClusterError):  # a name, and no variable
         loud.prepare([loud.folder.root])
     address = ClusterAddress(None, connection.address.root, sys.executable, ("echo loading", "echo more >&2"))
-    assert ClusterConnection(address, ClusterSources.of_service()).prepare([loud.folder.root]).free_bytes > 0
+    assert ClusterConnection(address, ClusterSources.of_service()).prepare([loud.folder.root]).queued is None
 
 
 def test_a_root_that_may_be_mistyped_is_not_made(tmp_path):

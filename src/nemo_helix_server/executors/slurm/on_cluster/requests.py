@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import sys
@@ -146,7 +145,7 @@ def _remove(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make folders for their owner alone; how much may be written there, and what there is of a run.
+    """Make folders for their owner alone; what there is of a run.
 
     Of a run: its number among the starts of its job, whether another allocation may have queued it, and as
     which job.
@@ -157,10 +156,8 @@ def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     number = succession.next_start_number(run) if run else 0
     for name in request["folders"]:
         Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = os.statvfs(request["folders"][0])
-    free = status.f_bavail * status.f_frsize
     python = list(sys.version_info[:3])
-    return {"free": free, "python": python, "queued": queued, "begun": begun, "start": number}
+    return {"python": python, "queued": queued, "begun": begun, "start": number}
 
 
 _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {

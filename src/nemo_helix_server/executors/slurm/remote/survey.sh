@@ -16,7 +16,7 @@ if above=$(dirname -- "$root") && [ ! -e "$above" ]; then
 elif said=$(mkdir -p -- "$root" 2>&1) && said=$(mktemp "$root/.check.XXXXXX" 2>&1); then
   rm -f -- "$said"
   say root "$(stat -L -c '%u %a' -- "$root")"
-  say free "$(df -Pk -- "$root" | awk 'NR == 2 { print $4 }')"
+  say free "$(df -Pk -- "$root" | awk 'NR == 2 && $2 > 0 { print $4 }')"
 else
   say unwritable "$said"
 fi
