@@ -1,7 +1,7 @@
 """Removing what starts and deleted jobs have left on clusters, once their hosts answer again.
 
-Whenever a host is looked at, and beside that on a schedule of its own: after the service has begun there may
-be no job left for which a host would be looked at. Each host has a pause of its own, which grows.
+That is tried whenever a host is looked at, and on a schedule, since a service that has just begun may have no
+job for which a host would be looked at. The pauses between two attempts grow for each host.
 """
 
 from __future__ import annotations
