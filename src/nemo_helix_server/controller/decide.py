@@ -6,6 +6,7 @@ value; `nemo_helix_server.controller.effects` carries it out. What the end of a 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
@@ -143,7 +144,9 @@ def _pausing(
         return Move(StatusEvent.PAUSE_WITHDRAWN, _TOO_LATE)
     if late and seen.state in _THERE:
         overdue = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
-        return Kill() if overdue else Stop(0)
+        return _fall_back(
+            facts, f"save and leave within {facts.pause_deadline:g} seconds of the pause", overdue
+        )
     return None if late else _request(facts, seen)
 
 
@@ -163,16 +166,36 @@ def _cancelling(facts: StepFacts, seen: RunObservation, now: float, limits: Cont
     if not facts.started:
         return Move(StatusEvent.STOPPED, "nothing of it had started")
     if seen.state in _OVER:
-        return Move(StatusEvent.STOPPED, "nothing of it runs any more")
-    if seen.state is RunState.ABSENT and overdue:
+        killed = _was_killed(seen, since, limits)
+        return Move(StatusEvent.STOPPED, f"{killed}nothing of it runs any more")
+    if overdue and seen.state is RunState.ABSENT:
         return Move(StatusEvent.STOPPED, "there is no record that it was ever started")
-    if seen.state is RunState.UNKNOWN and overdue:
+    if overdue and seen.state is RunState.UNKNOWN:
         why = seen.reason or "its executor does not say why"
         return Move(StatusEvent.STOPPED, f"it can no longer be seen: {why}")
-    if overdue:
-        return Kill()
     nothing_runs = seen.state in {RunState.ABSENT, RunState.QUEUED}
-    return Stop(0 if since > limits.cancel or nothing_runs else limits.grace)
+    if overdue or (since > limits.cancel and not nothing_runs):
+        return _fall_back(facts, f"end within {limits.cancel:g} seconds of the cancel", overdue)
+    return Stop(0 if nothing_runs else limits.grace)
+
+
+def _fall_back(facts: StepFacts, request: str, overdue: bool) -> Stop | Kill:
+    """End what has not answered a request, which the job's details then say."""
+    unanswered = f"the step {facts.name} did not {request}"
+    if overdue:
+        return Kill(f"{unanswered}, nor did a signal end it, so it is killed together with what watches it")
+    return Stop(0, fallback=f"{unanswered}, so its processes are ended by a signal")
+
+
+def _was_killed(seen: RunObservation, since: float, limits: ControllerDeadlines) -> str:
+    """The beginning of a sentence about a cancel that the workload did not follow by itself; else empty."""
+    late = since > limits.cancel
+    by_signal = seen.signal == signal.SIGKILL and not seen.out_of_memory
+    with_its_shim = late and seen.state is RunState.LOST and not seen.never_started and not seen.interrupted
+    if not seen.asked or not (by_signal or with_its_shim):
+        return ""
+    waited = f"{limits.cancel:g} seconds of the cancel" if late else f"{limits.grace:g} seconds of SIGTERM"
+    return f"it did not end within {waited} and was killed; "
 
 
 Rule = Callable[[StepFacts, RunObservation, float, ControllerDeadlines], Decision | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
@@ -113,11 +113,16 @@ class Stop:
     grace: float
     stacks: bool = False
     """Whether its processes first write to its log where they are."""
+    fallback: str = field(default="", compare=False)
+    """One sentence, where this takes the place of a request that was not answered; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
     """End the run and its shim at once."""
+
+    fallback: str = field(default="", compare=False)
+    """As that of `Stop`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,11 @@ class Effects:
                     self._prepare(task.context)
                 case decide.Start() if run:
                     self.starter.start(task.context, run)
-                case decide.Stop(grace=grace, stacks=stacks) if run:
+                case decide.Stop(grace=grace, stacks=stacks, fallback=fallback) if run:
+                    self.problems.fell_back(task.context, token, fallback)
                     self.executor.stop(run, grace_seconds=grace, stacks=stacks)
-                case decide.Kill() if run:
+                case decide.Kill(fallback=fallback) if run:
+                    self.problems.fell_back(task.context, token, fallback)
                     self.executor.kill(run)
                 case decide.NoteQueue(reason=reason):
                     with self.store.write() as unit:
@@ -245,7 +247,10 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
         piece.write(unit.series)
     if records.progress and step.task:
         unit.tasks.move(step.id, step.task, step.status, who=WHO, details=records.progress)
-    details: dict[str, Any] = {"message": move.why, "queued_reason": None}
+    why = move.why
+    if task.seen is not None and task.seen.fallback and not move.failed:
+        why = f"{why}; {task.seen.fallback}"
+    details: dict[str, Any] = {"message": why, "queued_reason": None}
     if move.event is StatusEvent.INTERRUPTED:
         details[INTERRUPTED_TASK] = step.task
     if move.history is not None:
@@ -264,7 +269,7 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
         StatusChange(
             move.event,
             who=WHO,
-            why=move.why,
+            why=why,
             expected=step.status,
             version=step.version,
             reason=failure.reason if failure else move.reason,

@@ -196,7 +196,7 @@ _PARTS: tuple[tuple[str, Callable[[object], bool]], ...] = (
     ("ended_at", _is_moment),
     ("failed_nodes", _are_nodes),
     ("notice", lambda value: value is None or isinstance(value, Allocation)),
-    *((name, _is_text) for name in ("interrupted", "reason", "place", "unseen")),
+    *((name, _is_text) for name in ("interrupted", "reason", "place", "fallback", "unseen")),
     *(
         (name, _is_fact)
         for name in ("out_of_memory", "disk_full", "timed_out", "stopped", "asked", "never_started")

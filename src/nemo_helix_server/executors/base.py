@@ -194,6 +194,8 @@ class RunObservation:
     """One short clause for people, such as ``exited with status 1``; may be left out."""
     place: str = ""
     """Where it runs, for people, such as ``job 4711 on n3``; empty where that goes without saying."""
+    fallback: str = ""
+    """One sentence, where a request could not reach it and it was ended another way; else empty."""
     unseen: str = ""
     """Why this is older than it should be, or not whole, for people; empty when it was seen just now."""
 

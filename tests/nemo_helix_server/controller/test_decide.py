@@ -1,6 +1,7 @@
 """What is decided about a step, for every pair of what is wanted and what is seen."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -574,6 +575,32 @@ class TestCancelling:
         for since, decision in [(0, Stop(10)), (60, Stop(10)), (61, Stop(0)), (91, Kill())]:
             step = facts(Status.CANCELLING, status_since=NOW - since)
             assert decide.decide(step, RUNNING, NOW, LIMITS) == decision
+
+    def test_what_did_not_answer_is_said_while_it_is_ended_another_way_and_afterwards(self):
+        late = facts(Status.CANCELLING, status_since=NOW - 61)
+        later = facts(Status.CANCELLING, status_since=NOW - 91)
+        asked = facts(Status.CANCELLING, status_since=NOW - 10)
+        assert decide.decide(asked, RUNNING, NOW, LIMITS).fallback == ""
+        said = decide.decide(late, RUNNING, NOW, LIMITS).fallback
+        assert said.endswith("end within 60 seconds of the cancel, so its processes are ended by a signal")
+        assert (
+            "nor did a signal end it, so it is killed" in decide.decide(later, RUNNING, NOW, LIMITS).fallback
+        )
+        killed = exited(137, stopped=True, asked=True)
+        lost = RunObservation(RunState.LOST, asked=True)
+        gone = "nothing of it runs any more"
+        for step, seen, why in (
+            (asked, exited(143, stopped=True, asked=True), gone),
+            (asked, killed, f"it did not end within 10 seconds of SIGTERM and was killed; {gone}"),
+            (late, killed, f"it did not end within 60 seconds of the cancel and was killed; {gone}"),
+            (late, lost, f"it did not end within 60 seconds of the cancel and was killed; {gone}"),
+            (asked, lost, gone),
+            (late, replace(lost, never_started=True), gone),
+            (late, replace(lost, interrupted="its node failed"), gone),
+            (late, exited(143, stopped=True, asked=True), gone),  # and it was only seen late
+            (asked, replace(killed, out_of_memory=True), gone),
+        ):
+            assert decide.decide(step, seen, NOW, LIMITS).why == why
 
     def test_what_cannot_be_seen_is_given_up_in_the_end(self):
         step = facts(Status.CANCELLING, status_since=NOW - 91)

@@ -1,6 +1,7 @@
 """An executor that fails, hangs or takes long: other jobs go on, and health, log and job say what it is."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from tests.helix_workplace import TIMEOUT, Workplace, shell
@@ -141,6 +142,32 @@ def test_a_job_that_cannot_be_stopped_says_why(two, monkeypatch, caplog):
     two.odd.machine.end(two.place.step_of(job).task, 143)
     two.passes()
     assert two.place.get(job).status is Status.CANCELLED
+
+
+def test_a_cancel_that_is_not_answered_says_that_it_is_ended_another_way(two, caplog):
+    job = two.running("odd")
+    two.place.cancel(job)
+    two.passes(2)
+    assert two.problem(job) is None
+    two.clock.advance(two.place.settings.jobs.cancel_deadline_seconds + 1)
+    two.passes(3)
+    says = "seconds of the cancel, so its processes are ended by a signal"
+    assert two.problem(job).endswith(says)
+    assert len([one for one in caplog.messages if one.endswith(says)]) == 1
+
+
+def test_what_an_executor_did_in_place_of_a_request_is_in_the_details_and_the_history(two):
+    job = two.running("odd")
+    two.place.cancel(job)
+    two.passes(2)
+    token, said = two.place.step_of(job).task, "no space is left for the request, so its job 7 is cancelled"
+    run = two.odd.machine.runs[token]
+    run.seen = replace(run.seen, fallback=said)
+    two.passes(2)
+    assert two.problem(job) == said
+    two.odd.machine.end(token, 143)
+    two.passes()
+    assert two.place.step_of(job).status_details["message"].endswith(f"; {said}")
 
 
 def test_a_pause_that_cannot_be_asked_for_says_why(two, monkeypatch):

@@ -12,6 +12,7 @@ from nemo_helix_server.jobs.stamps import EXECUTOR_PROBLEM
 from nemo_helix_server.store.store import JobStore
 
 _LOG = logging.getLogger(__name__)
+_FALLBACK = "another way"
 _UNSEEN = 5.0
 """Seconds for which a run may not be seen before that is noted: a look may still be under way."""
 
@@ -55,6 +56,17 @@ class ExecutorProblems:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, sentence)
         known.sentences[what] = known.logged[what] = sentence
 
+    def fell_back(self, context: StepContext, token: str, sentence: str) -> None:
+        """A request was not answered, and another way is taken; an empty sentence says nothing."""
+        if not sentence:
+            return
+        known = self._failed.get(token)
+        if known is None or known.version != context.step.version:
+            known = self._failed[token] = _Failed(context.step.version)
+        if known.sentences.get(_FALLBACK) != sentence:
+            _LOG.warning("the job %s: %s", context.job_name, sentence)
+        known.sentences[_FALLBACK] = sentence
+
     def worked(self, token: str, what: str) -> None:
         """It works."""
         if (known := self._failed.get(token)) is not None:
@@ -67,9 +79,10 @@ class ExecutorProblems:
         self._unseen_since = {token: self._unseen_since.get(token, now) for token in unseen}
         self._unseen = {
             token: one.unseen
+            or one.fallback
             or f"it cannot be seen at the moment: {one.reason or 'its executor does not say why'}"
             for token, one in seen.items()
-            if (now - self._unseen_since[token] >= _UNSEEN if token in unseen else one.unseen)
+            if (now - self._unseen_since[token] >= _UNSEEN if token in unseen else one.unseen or one.fallback)
         }
 
     def note(self, live: Sequence[StepContext]) -> bool:

@@ -68,6 +68,7 @@ from nemo_trainer import contract
 _GRACE_OF_FOLLOWERS = 30.0
 _STALE_SECONDS = 120.0
 """What was seen of a run counts for so long at least: schedulers are slow at times."""
+_FULL = "no space is left on the storage of its cluster for the request of"
 _POLL_SECONDS = 5.0
 """Where the profiles of runs that are still there are gone."""
 
@@ -198,6 +199,9 @@ class SlurmStepExecutor:
                     if control.want != "pause" or known.job is None:
                         raise
                     signal = "TERM"  # it saves what it can and leaves, without reading a request
+                    submissions.note_fallback(
+                        self._folder(run), f"{_FULL} a pause, so it is asked by SIGTERM"
+                    )
                 if known.job is not None:
                     connection.cluster.signal(known.job, signal)
         os.replace(staged, here)
@@ -241,6 +245,9 @@ class SlurmStepExecutor:
         job = known.job or connection.cluster.find(run.token, name=known.own_name)
         if job is not None:
             run_files.write_stop(self._folder(run), run_files.StopRequest(grace_seconds, False))
+            submissions.note_fallback(
+                self._folder(run), f"{_FULL} its end, so its job {job.id} is cancelled by the scheduler"
+            )
             connection.cluster.cancel([job])
 
     def end_chain(self, run: StepRun) -> None:

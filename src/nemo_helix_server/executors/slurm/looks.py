@@ -232,7 +232,12 @@ class ClusterLooks:
                 RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
             )
         eligible_at = seen.eligible_at if seen is not None else None
-        return replace(found, place=self._place(run, known), eligible_at=eligible_at)
+        return replace(
+            found,
+            place=self._place(run, known),
+            eligible_at=eligible_at,
+            fallback=submissions.read_fallback(self._folder(run)),
+        )
 
     def _has_results(self, run: StepRun, found: RunObservation) -> bool:
         """Whether a run is over and has completed its work, however it ended then."""

@@ -17,9 +17,11 @@ from nemo_helix_server.executors.slurm.connection import ClusterAddress
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.storage.run_files import StepRun, next_token
 from nemo_runs.durable.files import replace_file
+from nemo_runs.errors import DiskFullError
 from nemo_slurm.records import SlurmJob
 
 NAME = "cluster.json"
+_FALLBACK = "fallback.txt"
 _LONGEST_CHAIN = 100_000
 
 
@@ -106,6 +108,20 @@ def read(folder: Path) -> ClusterSubmission | None:
         return ClusterSubmission(**{**known, "address": ClusterAddress.from_json(value["address"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def note_fallback(folder: Path, sentence: str) -> None:
+    """Keep that a request could not reach a start, and what was done in its place."""
+    with contextlib.suppress(OSError, DiskFullError):  # what was done counts, and not that it is said
+        replace_file(folder / _FALLBACK, sentence.encode(), mode=0o600)
+
+
+def read_fallback(folder: Path) -> str:
+    """That sentence; empty where every request has reached the start."""
+    try:
+        return (folder / _FALLBACK).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -843,6 +843,10 @@ def test_a_job_that_no_file_can_tell_to_end_is_ended_by_the_scheduler(place, mon
     seen = place.executor.observe([run])[run.token]
     assert (seen.state, seen.asked) == (RunState.LOST, True)
     assert place.fake.jobs()[0].state == "CANCELLED"
+    assert seen.fallback == (
+        "no space is left on the storage of its cluster for the request of its end, so its job "
+        f"{job.id} is cancelled by the scheduler"
+    )
 
 
 def test_a_pause_that_cannot_be_written_makes_the_training_save_and_leave(place, monkeypatch):
@@ -858,6 +862,7 @@ def test_a_pause_that_cannot_be_written_makes_the_training_save_and_leave(place,
     place.executor.request_pause(run, seq=2, by="ada", at=2.0)
     assert sent == [(place.fake.jobs()[0].id, "TERM")]
     assert place.executor.last_request(run) == 2
+    assert place.executor.observe([run])[run.token].fallback.endswith("a pause, so it is asked by SIGTERM")
 
 
 def test_a_refusal_names_what_was_asked_for(place, monkeypatch):
