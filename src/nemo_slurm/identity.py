@@ -5,6 +5,7 @@ job: comment, user, name, the time of submission, the time of the end. It is *pr
 the job's token or, where a site keeps no comment, when user, name and time of submission replace it. A
 requeue moves the time of submission later, never earlier. A comment of somebody else disowns a record, unless
 the job's name is its alone (`SlurmJob.name_proves`) and those three agree: sites write comments of their own.
+Of the token of such a job no time of submission is compared: clocks may be wrong by any amount.
 ``nemo_gym/shell/scheduler_slurm.sh`` reads the
 records of a predecessor by the same rule.
 """
@@ -71,7 +72,7 @@ def belongs(job: SlurmJob, record: Record) -> bool:
         return False
     if job.name and record.name and job.name != record.name:
         return False
-    if _before(record.submitted_at, job.submitted_at):
+    if not _has_its_own_token(job, record) and _before(record.submitted_at, job.submitted_at):
         return False
     return not _before(record.ended_at, job.began_at)
 
@@ -83,6 +84,11 @@ def is_proven(job: SlurmJob, record: Record) -> bool:
     if record.comment and job.token and carries(record.comment, job.token):
         return True
     return _is_named(job, record)
+
+
+def _has_its_own_token(job: SlurmJob, record: Record) -> bool:
+    """Whether a record has a token that no other job has: the one that makes a name its alone."""
+    return bool(job.name_proves and job.token) and carries(record.comment, job.token or "", whole=True)
 
 
 def _is_named(job: SlurmJob, record: Record) -> bool:

@@ -108,3 +108,21 @@ def test_a_heterogeneous_job_ended_well_only_when_every_component_did(part: str,
     stranger = dataclasses.replace(component, user=1001)
     seen = observed(JOB, [], [OURS, stranger], asked=True)
     assert seen.state is COMPLETED
+
+
+@pytest.mark.parametrize("hours", [-26.0, -1.0, 0.0, 26.0])
+@pytest.mark.parametrize("record_name", ["job-training-0123456789ab", ""])
+def test_no_clock_speaks_against_a_job_whose_name_no_other_has(hours: float, record_name: str) -> None:
+    token = "task-0123456789abcdef0123456789abcdef"
+    asked_at = 1_796_000_000.0
+    job = SlurmJob(
+        "7", None, asked_at, token=token, user=1000, name="job-training-0123456789ab", name_proves=True
+    )
+    record = dataclasses.replace(
+        OURS, id="7", comment=token, name=record_name, user=1000, submitted_at=asked_at + hours * 3600
+    )
+    record = dataclasses.replace(record, started_at=None, ended_at=None)
+    assert is_proven(job, record)
+    # of a name that others have, an earlier record is of a job that had its number before
+    other = dataclasses.replace(job, name_proves=False)
+    assert belongs(other, record) is (hours >= 0)

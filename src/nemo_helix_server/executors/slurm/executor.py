@@ -101,10 +101,16 @@ class SlurmStepExecutor:
         self._chains = OpenChains(storage.jobs.data_dir / "slurm-chains")
         self._untidied = RunList(storage.jobs.data_dir / "slurm-untidied")
         self._starts = ClusterStarts(
-            storage, connections, self._chains, self._untidied, most_idle=most_idle, now=now
+            storage,
+            connections,
+            self._chains,
+            self._untidied,
+            most_idle=most_idle,
+            now=now,
+            monotonic=monotonic,
         )
         self._tidying = Tidying(storage, connections, self._starts, self._untidied, monotonic)
-        self._looks = ClusterLooks(storage, connections, self._starts, self._tidying, now)
+        self._looks = ClusterLooks(storage, connections, self._starts, self._tidying, now, monotonic)
 
     def warm(self) -> None:
         """See `base.Warms`: what is left on clusters since before is removed, also where nothing runs now."""

@@ -61,16 +61,19 @@ class ClusterLooks:
         starts: ClusterStarts,
         tidying: Tidying,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``starts`` queues again what a limit of the site has kept out, and removes what starts leave.
 
-        ``tidying`` has what could not be removed before.
+        ``tidying`` has what could not be removed before. How long something lasts is measured by
+        ``monotonic``: ``now`` may be set.
         """
         self._storage = storage
         self._connections = connections
         self._starts = starts
         self._tidying = tidying
         self._now = now
+        self._monotonic = monotonic
         self._problems: dict[ClusterAddress, str] = {}
         """Why the files of a cluster could not be read at the last look."""
         self._gone: set[str] = set()
@@ -79,6 +82,8 @@ class ClusterLooks:
         """When everything in a run's storage was looked at last."""
         self._unseen: dict[str, float] = {}
         """Since when the scheduler, though it answers, says nothing of the job of a run."""
+        self._without_job: dict[str, float] = {}
+        """Since when a start that was handed over has been looked at without a job of it."""
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
         self._fetching: dict[str, Future[None]] = {}
 
@@ -191,13 +196,13 @@ class ClusterLooks:
         while left:
             answer = connection.look([self._asked(run) for run in left])
             now = float(answer["now"])
-            self._thorough |= {run.token: self._now() for run in left if self._is_due(run)}
+            self._thorough |= {run.token: self._monotonic() for run in left if self._is_due(run)}
             left = [run for run in left if self._storage.mirror(run).apply(answer["runs"][run.token])]
         return now
 
     def _is_due(self, run: StepRun) -> bool:
         """Whether everything in the run's storage is looked at, and not only what has another name."""
-        return self._now() - self._thorough.get(run.token, -math.inf) >= _THOROUGH_SECONDS
+        return self._monotonic() - self._thorough.get(run.token, -math.inf) >= _THOROUGH_SECONDS
 
     def _asked(self, run: StepRun) -> dict[str, Any]:
         job = self._storage.job(run)
@@ -218,11 +223,11 @@ class ClusterLooks:
                 return RunObservation(
                     RunState.QUEUED, reason=f"waits for a limit of the cluster: {known.waits_for}"
                 )
-            # by the service's own clock, which is the one that it was asked by
-            long_ago = self._now() - known.asked_at > _SETTLE_SECONDS
+            long_ago = self._asked_long_ago(run, known)
             return observe_without_job(
                 self._record(run, known), now, gone=run.token in self._gone, asked_long_ago=long_ago
             )
+        self._without_job.pop(run.token, None)
         seen = look[known.job] if look is not None else None
         record = self._record(run, known)
         found = observe(record, seen, now, unseen_for=self._unseen_for(run, seen, look))
@@ -238,6 +243,15 @@ class ClusterLooks:
             eligible_at=eligible_at,
             fallback=submissions.read_fallback(self._folder(run)),
         )
+
+    def _asked_long_ago(self, run: StepRun, known: ClusterSubmission) -> bool:
+        """Whether a job of a start would be seen by now.
+
+        By the service's own clock, by which it was asked; or since this service has looked for it, where that
+        clock was set back.
+        """
+        since = self._without_job.setdefault(run.token, self._monotonic())
+        return self._now() - known.asked_at > _SETTLE_SECONDS or self._monotonic() - since > _SETTLE_SECONDS
 
     def _has_results(self, run: StepRun, found: RunObservation) -> bool:
         """Whether a run is over and has completed its work, however it ended then."""
@@ -255,8 +269,8 @@ class ClusterLooks:
         if seen.state is not None:
             self._unseen.pop(run.token, None)
             return None
-        since = self._unseen.setdefault(run.token, self._now())
-        return self._now() - since - (0.0 if look.accounting is not None else _ACCOUNTING_LAG)
+        since = self._unseen.setdefault(run.token, self._monotonic())
+        return self._monotonic() - since - (0.0 if look.accounting is not None else _ACCOUNTING_LAG)
 
     def _place(self, run: StepRun, known: ClusterSubmission) -> str:
         """Which job it is, and on which nodes, once they are known."""

@@ -71,6 +71,7 @@ class ClusterStarts:
         *,
         most_idle: int = 1,
         now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``untidied``: the starts that have left something on their cluster, and never run any more.
 
@@ -82,6 +83,7 @@ class ClusterStarts:
         self._untidied = untidied
         self._most_idle = most_idle
         self._now = now
+        self._monotonic = monotonic
         self._users: dict[ClusterAddress, int] = {}
         self._limited_until: dict[str | None, float] = {}
         self._deciding = threading.Lock()
@@ -265,7 +267,7 @@ class ClusterStarts:
 
     def try_again(self, run: StepRun, known: ClusterSubmission) -> ClusterSubmission:
         """Queue a job that a limit kept out; while the limit is reached it is asked for seldom."""
-        host, now = known.address.host, self._now()
+        host, now = known.address.host, self._monotonic()
         if now < self._limited_until.get(host, 0.0):
             return known
         try:

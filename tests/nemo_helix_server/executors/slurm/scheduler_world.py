@@ -76,16 +76,21 @@ class Place:
         self.connections = Connections(self.fake)
         self.jobs = JobStorage(folder / "data")
         self.settings = {name: SlurmSettings(root=folder / name, python="python3") for name in ("a", "b")}
+        self.ahead = 0.0
+        """Seconds that the clock of the service is ahead of that of the cluster."""
         self.executor = self.restarted()
 
     def restarted(self, **changes):
         storage = ClusterRunStorage(self.jobs, self.connections, lambda run: ClusterAddress.of(self.of(run)))
         storage.bring_inputs = lambda _run: 0
-        now = self.fake.now
         self.executor = SlurmStepExecutor(
-            storage, self.connections, self.of, now=now, monotonic=now, **changes
+            storage, self.connections, self.of, now=self.date, monotonic=self.fake.now, **changes
         )
         return self.executor
+
+    def date(self):
+        """The service's own clock, which may be set."""
+        return self.fake.now() + self.ahead
 
     def of(self, run):
         return self.settings[run.profile or "a"]

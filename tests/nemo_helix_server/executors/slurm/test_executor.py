@@ -1,5 +1,6 @@
 """The executor beside a fake scheduler; the part on the cluster's host answers in this process."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -812,6 +813,57 @@ def test_each_host_is_asked_again_after_pauses_of_its_own_that_grow(tmp_path):
     asked.clear()
     tidying.on(["away"])
     assert asked == []
+
+
+# ---------------------------------------------------------------- a clock that is set
+
+
+DAY = 86_400
+
+
+def test_a_start_that_was_not_heard_is_made_again_though_the_clock_was_set_back(place):
+    run = run_of(1)
+    place.fake.set(Faults(lost_requests=1, starts_jobs=False))
+    place.connections.cluster._settle = 0.0
+    place.ahead = DAY
+    with contextlib.suppress(ExecutorError):
+        place.start(run)
+    place.ahead = 0.0
+    assert place.state(run) is RunState.UNKNOWN
+    place.fake.move(11)
+    assert place.state(run) is RunState.ABSENT
+    with contextlib.suppress(AlreadyStartedError):
+        place.start(run)
+    assert place.state(run) is RunState.QUEUED
+    assert len(place.fake.jobs()) == 1
+
+
+def test_a_limit_is_tried_again_though_the_clock_was_set_back(place):
+    run = run_of(1)
+    place.fake.set(Faults(submit_limit=0))
+    place.ahead = DAY
+    place.start(run)
+    place.fake.move(60)
+    assert place.state(run) is RunState.QUEUED  # asked again, and still full
+    place.fake.set(Faults())
+    place.ahead = 0.0
+    place.fake.move(60)
+    place.state(run)
+    assert len(place.fake.jobs()) == 1
+
+
+def test_a_job_that_the_scheduler_does_not_show_is_not_lost_since_the_clock_was_set_forward(place):
+    run = run_of(1)
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.start(number)
+    run_files.make_claim(place.there(run), run_files.RunClaim(trees.identify(), place.fake.now()))
+    assert place.state(run) is RunState.STARTING
+    place.fake.set(Faults(invisible=[number]))
+    place.fake.forget(number)
+    assert place.state(run) is RunState.UNKNOWN
+    place.ahead = DAY
+    assert place.state(run) is RunState.UNKNOWN
 
 
 # ---------------------------------------------------------------- a full storage root
