@@ -38,6 +38,8 @@ ACCOUNTING_FIELDS = (
 )
 """What is asked of ``sacct --format``."""
 
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
 _UNNAMED = "allocation"
 """What accounting writes for a name that it does not know (22.05, measured: of jobs that end at once)."""
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
@@ -274,8 +276,12 @@ def _number(text: str) -> int | None:
 
 
 def _seconds(text: str) -> float | None:
-    """Seconds since the epoch; 0, ``Unknown``, ``N/A`` and ``None`` are times that are not known."""
-    return float(_number(text) or 0) or None
+    """Seconds since the epoch; 0, ``Unknown``, ``N/A`` and ``None`` are times that are not known.
+
+    So is a number beyond the year 9999, which a scheduler may print of a time without end.
+    """
+    found = _number(text) or 0
+    return float(found) if 0 < found <= _LAST_SECOND else None
 
 
 def _text(field: str) -> str:

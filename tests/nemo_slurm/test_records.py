@@ -162,3 +162,9 @@ def test_a_name_that_accounting_was_not_told_and_a_component_are_read_as_what_th
     assert (run.name, run.comment, run.user, run.component_of) == ("", "", 1000, "7")
     (leader,) = records.read_accounting(BREAK.join([*fields[:-2], "7+0", ""]))
     assert (leader.component_of, leader.eligible_at) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["4294967295999", "18446744073709551615", "0", "-1", "1e9"])
+def test_a_number_that_is_no_date_is_no_time(text: str) -> None:
+    (row,) = records.read_queue(queue_line(EndTime=text, EligibleTime=text) + "\n")
+    assert (row.ended_at, row.eligible_at) == (None, None)

@@ -8,7 +8,6 @@ The trainer only reads it.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +16,8 @@ from nemo_runs.durable.files import replace_file
 
 FILE = "allocation.json"
 """Its name in the folder of a start."""
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999: a later moment cannot be shown as a date."""
 PREEMPTION = "preemption"
 """A kind of notice: work of higher priority gets the place."""
 
@@ -62,7 +63,7 @@ def read_allocation(path: Path) -> Allocation | None:
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
         return None
     moments = (found.ends_at, found.noticed_at, found.at)
-    return found if all(moment is None or math.isfinite(moment) for moment in moments) else None
+    return found if all(moment is None or 0 <= moment <= _LAST_SECOND for moment in moments) else None
 
 
 def write_allocation(path: Path, allocation: Allocation) -> None:

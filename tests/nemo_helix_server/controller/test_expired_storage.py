@@ -133,6 +133,25 @@ def test_a_failed_job_loses_its_storage_after_its_window_and_stays_failed(place,
     assert not storage_of(place, longer).exists()
 
 
+def test_what_ended_while_the_service_slept_keeps_its_window_from_when_it_could_first_be_seen(place, clock):
+    job = place.job(shell("true"))
+    passes(place, 2)
+    token = place.step_of(job).task
+    place.executor.machine.begin(token)
+    passes(place, 2)
+    place.executor.machine.end(token, 1)
+    clock.advance(30 * DAY)  # nobody looks
+    passes(place)
+    assert place.get(job).status is Status.ERROR
+    assert storage_of(place, job).exists()
+    clock.advance(4 * 3600 - 60)
+    passes(place)
+    assert storage_of(place, job).exists()
+    clock.advance(120)
+    passes(place)
+    assert not storage_of(place, job).exists()
+
+
 def test_storage_that_a_crash_left_after_it_was_recorded_as_deleted_is_removed_at_the_next_start(
     place, clock
 ):

@@ -50,6 +50,8 @@ def test_no_end_and_no_notice(tmp_path):
         '{"by": "a", "at": 1}',
         '{"ends_at": "soon", "by": "a", "at": 1}',
         '{"ends_at": NaN, "by": "a", "at": 1}',
+        '{"ends_at": 1e18, "by": "a", "at": 1}',
+        '{"ends_at": 1, "noticed_at": -1, "by": "a", "at": 1}',
         '{"ends_at": 1, "noticed_at": "now", "by": "a", "at": 1}',
         '{"ends_at": 1, "noticed_at": Infinity, "by": "a", "at": 1}',
         '{"ends_at": 1e999, "by": "a", "at": 1}',

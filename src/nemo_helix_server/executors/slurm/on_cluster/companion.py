@@ -31,7 +31,8 @@ _LOOKS_IN_GRACE = 4
 _LAST_MINUTES = 300.0
 _LOOK = 1.0
 """Seconds between two looks at whether the program of the allocation is there."""
-_COMMAND_TIMEOUT = 60.0
+_COMMAND_TIMEOUT, _ACCOUNTING_TIMEOUT = 60.0, 10.0
+"""Seconds that a command may take; without accounting everything else goes on."""
 
 
 def newest_step(order: Mapping[str, Any]) -> int:
@@ -46,8 +47,10 @@ def look(job: str, *, grace: float = 0.0, timeout: float = _COMMAND_TIMEOUT) -> 
     ``grace``: the grace time in seconds; of a job without a time limit ``squeue`` never shows an end.
     """
     said = _said(["squeue", "-h", "-j", job, "-O", "EndTime:40,PreemptTime:40"], timeout)
-    moments = [_moment(word) for word in said.split()]
-    ends_at, noticed_at = (*moments, None, None)[:2]
+    rows = [line.split() for line in said.splitlines()]
+    # a site's wrapper may print more than the answer
+    words = next((row for row in rows if 0 < len(row) <= 2 and all(map(_is_moment, row))), [])
+    ends_at, noticed_at = (*map(_moment, words), None, None)[:2]
     if ends_at is None and noticed_at is None:
         return None
     if ends_at is None and noticed_at is not None and grace:
@@ -73,7 +76,10 @@ def grace_seconds(environ: Mapping[str, str] = os.environ) -> float:
     found = _duration(words.get("GraceTime", ""))
     if not found and qos:
         found = _duration(
-            _said(["sacctmgr", "-nP", "show", "qos", "where", f"name={qos}", "format=GraceTime"])
+            _said(
+                ["sacctmgr", "-nP", "show", "qos", "where", f"name={qos}", "format=GraceTime"],
+                _ACCOUNTING_TIMEOUT,
+            )
         )
     return found
 
@@ -116,6 +122,10 @@ def _moment(word: str) -> float | None:
     return float(word) or None if word.isdecimal() else None
 
 
+def _is_moment(word: str) -> bool:
+    return word.isdecimal() or word in {"N/A", "NONE", "Unknown"}
+
+
 def _duration(text: str) -> float:
     """Seconds, of a plain number of them or of ``00:01:00``; 0 for anything else."""
     with contextlib.suppress(DurationError):
@@ -133,7 +143,7 @@ def main() -> None:
     order = json.loads((run / folders.ORDER).read_bytes())
     fence = succession.Fence(Path(order["trainer"]), int(sys.argv[2]))
     succession.queue(run, order, newest_step(order), fence)
-    known: Allocation | None = None
+    known = note(run, look(job), None)  # the grace time may be long in coming, and the end is wanted at once
     grace = grace_seconds()
     while os.getppid() == parent and fence.holds():
         known = note(run, look(job, grace=grace), known)

@@ -33,6 +33,8 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None
         ("1796068514    0", (1796068514.0, "", None, None)),
         ("1796068514", (1796068514.0, "", None, None)),
         ("NONE N/A", None),  # no time limit
+        ("Welcome to login2\n1796068514 1796068494", (1796068514.0, PREEMPTION, 1796068494.0, 20.0)),
+        ("3 jobs wait\n1796072092    N/A", (1796072092.0, "", None, None)),
         ("NONE 1796068494", (1796068534.0, PREEMPTION, 1796068494.0, 40.0)),
         ("N/A N/A", None),
         ("", None),
