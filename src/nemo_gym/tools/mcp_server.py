@@ -232,8 +232,8 @@ def _text(result: Any) -> str:
     parts = []
     for part in result.content:
         kind = getattr(part, "type", "part")
-        inner = getattr(part, "resource", None)
-        text = getattr(part, "text", None) if inner is None else getattr(inner, "text", None)
+        resource = getattr(part, "resource", None)
+        text = getattr(part if resource is None else resource, "text", None)
         parts.append(text if isinstance(text, str) else f"[{kind}]")
     if not parts and result.structured_content is not None:
         import orjson
