@@ -11,11 +11,12 @@ from typing import Any
 import yaml
 from tests.docs import worlds
 from tests.docs.pages import PROGRAMS, ROOT, Page, merged
-from tests.engines import engine_python, harness_python, shared_cache, tiny_model
+from tests.engines import bfcl_python, engine_python, harness_python, shared_cache, tiny_model
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
 from nemo_gym.agents.registry import load_agent
+from nemo_gym.rollouts.run_config.schema import BenchmarkConfig
 from nemo_gym.serving import models
 
 BENCHMARK = """\
@@ -282,8 +283,37 @@ def export_results(page: Page) -> None:
     assert page.said.rstrip().endswith("-model-card")
     page.run()
     assert page.said.rstrip().endswith("-mlflow")
+    fragment = merged(yaml.safe_load(BENCHMARK.format(name="secret")), page.yaml())
+    fragment["benchmark"]["verifier"] = {"type": "match"}
+    assert BenchmarkConfig.model_validate(fragment["benchmark"]).unpublished
     page.run()
     assert page.said.rstrip().endswith("/report.html")
+
+
+def benchmarks(page: Page) -> None:
+    """Local data sets stand for the hub's, and a category of sixteen rows for four hundred."""
+    worlds.model_server(page)
+    bfcl_python()
+    page.environ |= {"XDG_CACHE_HOME": shared_cache(page.folder / "cache")}
+    page.write("gsm8k/main/test.jsonl", SOLUTIONS)
+    problem = {"problem": "3 + 4?", "level": "Level 1", "solution": "It is \\boxed{7}."}
+    for subject in ("algebra", "counting_and_probability", "geometry", "intermediate_algebra"):
+        page.write(f"math/{subject}/test.jsonl", json.dumps(problem) + "\n")
+    for subject in ("number_theory", "prealgebra", "precalculus"):
+        page.write(f"math/{subject}/test.jsonl", json.dumps(problem) + "\n")
+    local = f"benchmark.datasets.benchmark.huggingface.path={page.folder}/gsm8k"
+    page.replaced |= {
+        "--benchmark gsm8k --model": f"--benchmark gsm8k {local} --model",
+        "/data/gsm8k": f"{page.folder}/gsm8k",
+        "/data/hendrycks_math": f"{page.folder}/math",
+        "[simple_python,multi_turn_base]": "[live_relevance]",
+    }
+    page.run()
+    assert "100.0%" in page.said
+    page.run()
+    assert page.said.rstrip().endswith(".jsonl")
+    page.run()
+    assert "category=live_relevance" in page.said
 
 
 def read_rollouts(page: Page) -> None:
@@ -556,6 +586,7 @@ READERS = {
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
     "docs/reference/agents.md": agents,
+    "docs/reference/benchmarks.md": benchmarks,
     "docs/reference/record.md": record,
     "docs/reference/verifiers.md": verifiers,
     "docs/tutorial/agent-with-tools.md": agent_with_tools,
