@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check coverage test demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check coverage test test-vllm demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # The machines this is sized for have two cores: two workers for tests that compute, three for all of them, since
@@ -15,6 +15,7 @@ help:
 	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
 	@echo "make coverage which share of each package's lines the fast tests run"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
+	@echo "make test-vllm  the service type vllm with a real vLLM without a GPU (installs 3.5 GB once)"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
 	@echo "make demo-train  train that model, pause and resume it, and compare its scores before and after"
 	@echo "make tour     the same as a chain of jobs on a real Slurm, with its status, certificate and bill"
@@ -53,6 +54,10 @@ coverage: setup
 # 45, of which 3 were one training of 400 steps that has 150 now.
 test: lint types
 	$(PYTEST) -n 3
+
+# Once 3.5 GB into the user's cache, for the tests of the service type `vllm` alone.
+test-vllm: setup
+	$(BIN)/pytest -q -s -m vllm tests/e2e/test_vllm.py
 
 demo: setup
 	@scripts/demo.sh

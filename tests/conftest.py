@@ -18,6 +18,9 @@ os.environ["NEMO_WITHOUT_PACKAGES"] = "1"  # before settings are made, which hav
 _MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*|.*)", re.MULTILINE)
 
 
+_VLLM = "vllm: starts a real vLLM without a GPU, which `make test-vllm` installs; left out unless asked for"
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave a file unread all of whose tests have a mark that is left out: importing them takes seconds."""
     expression = config.option.markexpr
@@ -60,7 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C be one, for tests and their children: what a script runs in the background ignores it."""
+    """Leave out what needs gigabytes of its own, whatever else is chosen.
+
+    Let Ctrl-C be one, for tests and their children: what a script runs in the background ignores it.
+    """
+    config.addinivalue_line("markers", _VLLM)
+    chosen = config.option.markexpr
+    if "vllm" not in chosen:
+        every = f"({chosen})" if " or " in chosen else chosen
+        config.option.markexpr = f"{every} and not vllm" if chosen else "not vllm"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     worker_events.send_what_is_shown(config)

@@ -141,6 +141,11 @@ class LinkPaths:
         return self.folder / "end.room"
 
     @property
+    def replicas_lost(self) -> Path:
+        """How many replicas of services ended while others of them went on."""
+        return self.folder / "replicas_lost"
+
+    @property
     def service_died(self) -> Path:
         """Name and status of a service that ended while the driver still ran."""
         return self.folder / "service_died"

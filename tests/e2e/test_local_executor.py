@@ -474,7 +474,8 @@ def replica(number, *words, **changes):
 
 def test_a_replica_that_ends_is_said_and_counted_and_the_others_go_on(workplace, tmp_path):
     seen = tmp_path / "seen"
-    shows = ["sh", "-c", f'echo "$NEMO_GYM_REPLICA $CUDA_VISIBLE_DEVICES" >>"{seen}"; exec "$@"', "sh"]
+    says = f'echo "$NEMO_GYM_REPLICA $CUDA_VISIBLE_DEVICES" >>"{seen}"; echo "$VLLM_PORT" >>"{seen}.ports"'
+    shows = ["sh", "-c", f'{says}; exec "$@"', "sh"]
     first, second, third = (replica(number) for number in range(3))
     dies = [*(second.argv or []), f"die-when={tmp_path / 'now'}", "status=7"]
     services = [
@@ -492,12 +493,14 @@ def test_a_replica_that_ends_is_said_and_counted_and_the_others_go_on(workplace,
     ended = workplace.wait(job)
     assert ended.exit_status == 0, workplace.said(job)
     assert sorted(seen.read_text().splitlines()) == ["0 8,9", "1 a,b", "2 "]
+    assert len(set(Path(f"{seen}.ports").read_text().split())) == 3
     lost = [event for event in read_journal(JobPaths(job.job_dir).events) if event["event"] == "replica_lost"]
     assert [(event["service"], event["replica"], event["left"]) for event in lost] == [
         ("policy", "policy-1", 2)
     ]
     assert "replica 'policy-1' ended with exit status 7 while the driver ran" in workplace.said(job)
     assert "the other 2 of service 'policy' go on" in workplace.said(job)
+    assert JobPaths(job.job_dir).link(job.job_id).replicas_lost.read_text().strip() == "1"
     url, others = result(job, "driver.json")["argv"][4], result(job, "driver.json")["argv"][-1]
     assert others.startswith('+policy_replica_urls=["http://localhost:')
     urls = [url.partition("=")[2].strip('"'), *json.loads(others.partition("=")[2])]
@@ -505,7 +508,7 @@ def test_a_replica_that_ends_is_said_and_counted_and_the_others_go_on(workplace,
     assert workplace.left(job) == []
 
 
-def test_replicas_that_never_start_leave_the_run_to_the_others_and_the_last_one_ends_it(workplace, tmp_path):
+def test_replicas_that_never_start_leave_the_run_to_the_others(workplace, tmp_path):
     dead = replica(1, argv=["sh", "-c", "exit 3"])
     slow = replica(2, argv=["sleep", "600"], health_timeout=1)
     plan = workplace.plan(driver="show ask", services=[replica(0), dead, slow], policy="policy")

@@ -108,6 +108,8 @@ class Link:
     """Its successor's id."""
     queue_error: str = ""
     service_died: str = ""
+    replicas_lost: int = 0
+    """Replicas of its services that ended while others of them went on."""
     full_disks: int = 0
     """So many jobs in a row, this one the last, ended because their disk stayed full."""
     waits_for_room: float | None = None

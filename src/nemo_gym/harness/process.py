@@ -29,8 +29,18 @@ class HarnessError(GymError):
     """What lm-eval, or a task of it, says is wrong."""
 
 
+class TokenizerNeededError(HarnessError):
+    """A task asks for likelihoods of tokens, and it was not said which tokenizer makes them."""
+
+
 class UnknownHarnessTaskError(HarnessError):
     """There is no task of that name."""
+
+
+_KINDS: dict[str, type[HarnessError]] = {
+    "unknown": UnknownHarnessTaskError,
+    "no_tokenizer": TokenizerNeededError,
+}
 
 
 class Worker:
@@ -100,8 +110,7 @@ class Worker:
             if "ok" in answer:
                 future.set_result(answer["ok"])
             else:
-                kind = UnknownHarnessTaskError if answer["error"] == "unknown" else HarnessError
-                future.set_exception(kind(answer["message"]))
+                future.set_exception(_KINDS.get(answer["error"], HarnessError)(answer["message"]))
         with self._lock:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:

@@ -19,7 +19,12 @@ from nemo_gym import job_paths
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.harness import environment, names
 from nemo_gym.harness.options import HarnessOptions
-from nemo_gym.harness.process import HarnessError, UnknownHarnessTaskError, Worker
+from nemo_gym.harness.process import (
+    HarnessError,
+    TokenizerNeededError,
+    UnknownHarnessTaskError,
+    Worker,
+)
 from nemo_runs.counts import counted
 from nemo_runs.suggestions import suggestion
 
@@ -60,6 +65,15 @@ class HarnessRows:
             "tasks": self.tasks,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
         }
+
+
+class NoTokenizerDataError(DataError):
+    """Rows hold token ids, and it was not said which tokenizer makes them."""
+
+
+def of_server(base_url: str, model: str, key_variable: str | None) -> str:
+    """What stands for the tokenizer of a server, as the worker reads it."""
+    return json.dumps({"server": base_url, "model": model, "key": key_variable})
 
 
 def settings(options: HarnessOptions, api: str, tokenizer: str | None) -> dict[str, Any]:
@@ -208,6 +222,8 @@ def _announce_nltk(name: str, wanted: Sequence[str], report: Report, *, offline:
 def _rows(worker: Worker, output: Path, name: str, downloads: Iterable[str]) -> dict[str, Any]:
     try:
         made: dict[str, Any] = worker.ask("rows", output=str(output))
+    except TokenizerNeededError as error:
+        raise NoTokenizerDataError(f"benchmark {name}: {str(error).rstrip('.')}.") from None
     except HarnessError as error:
         words = str(error).rstrip(".")
         needs = "; ".join(downloads)

@@ -133,7 +133,9 @@ gym_become_service() {
   gym_export "services.${GYM_SERVICE_OF[$1]}" "${_environment[@]}" || exit 1
   if [[ -n ${GYM_SERVICE_REPLICAS[$1]} ]]; then
     export NEMO_GYM_REPLICA="${GYM_SERVICE_REPLICAS[$1]}"
-    gym_exported+=(NEMO_GYM_REPLICA)
+    # two vLLMs of one node that look for free ports from the same one on take them from each other
+    export VLLM_PORT="${VLLM_PORT:-$((_port + 1))}"
+    gym_exported+=(NEMO_GYM_REPLICA VLLM_PORT)
   fi
   if [[ -n ${GYM_SERVICE_FIRST_GPUS[$1]} ]]; then
     _share=(sh -c "$gym_share_gpus" sh "${GYM_SERVICE_FIRST_GPUS[$1]}" "${GYM_SERVICE_GPUS[$1]}")

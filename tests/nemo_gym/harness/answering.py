@@ -41,7 +41,11 @@ def likelihoods(tokens: list[int]) -> tuple[list[float | None], list[dict[str, f
 class AnsweringServer:
     """``with AnsweringServer() as server: server.base_url``; the seed of a request is its repeat."""
 
-    def __init__(self, *, seconds: float = 0.0, enough: int | None = None) -> None:
+    def __init__(
+        self, *, seconds: float = 0.0, enough: int | None = None, letters: str | None = None
+    ) -> None:
+        """``letters``: of the tokenizer that it has, from token 1 on, one for each byte."""
+        self.letters = letters
         self.requests = 0
         self.seconds = seconds
         self.enough = threading.Event()
@@ -90,15 +94,25 @@ class _Handler(BaseHTTPRequestHandler):
         """Silent."""
 
     def do_GET(self) -> None:
+        if self.path == "/tokenizer_info":
+            self._send({"bos_token": "<s>", "eos_token": None})
+            return
         self._send({"object": "list", "data": [{"id": "m", "object": "model"}]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self._send(self.owner.reply(body))
+        if self.path != "/tokenize":
+            self._send(self.owner.reply(body))
+        elif self.owner.letters is None:
+            self._send({"error": {"message": "there is no /tokenize"}}, 404)
+        else:
+            text = body["prompt"].encode()
+            found = [0] if text == b"<s>" else [self.owner.letters.index(chr(byte)) + 1 for byte in text]
+            self._send({"count": len(found), "max_model_len": 4096, "tokens": found})
 
-    def _send(self, document: dict[str, Any]) -> None:
+    def _send(self, document: dict[str, Any], status: int = 200) -> None:
         data = json.dumps(document).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
         self.end_headers()

@@ -74,8 +74,10 @@ def test_a_run_that_was_killed_and_resumed_has_the_scores_of_one_that_was_not(
         ) as killed:
             assert server.enough.wait(120)
             killed.send_signal(signal.SIGKILL)
-    with AnsweringServer() as server:
-        resumed = run([*command(task, folder, server, cut, *more), "--resume"], environ)
+    # the same tokens, from the server this time: not the address matters, but what is made with it
+    again = more if task == "votes" else ()
+    with AnsweringServer(letters="".join(LETTERS)) as server:
+        resumed = run([*command(task, folder, server, cut, *again), "--resume"], environ)
         assert metrics(resumed) == whole
         assert server.requests < all_requests
     assert json.loads(resumed.stdout)["run"]["resumed"] >= 2
@@ -141,10 +143,15 @@ def test_what_cannot_be_run_is_refused_by_name_before_the_first_request(
     assert refused.stdout == ""
 
 
+_SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_HIDDEN = [code for code in range(256) if code not in _SHOWN]
+LETTERS = [chr(code) for code in _SHOWN + _HIDDEN]
+"""One for each byte, in the order of their tokens; in the tokenizer's file hidden ones have other letters."""
+
+
 def tokenizer(folder: Path) -> str:
     """A folder with a tokenizer of single bytes."""
-    alphabet = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = [chr(code) for code in alphabet] + [chr(256 + n) for n in range(256 - len(alphabet))]
+    letters = [chr(code) for code in _SHOWN] + [chr(256 + number) for number in range(len(_HIDDEN))]
     vocabulary = {"<s>": 0, **{letter: number for number, letter in enumerate(letters, 1)}}
     made = folder / "tokenizer"
     made.mkdir()
@@ -179,7 +186,9 @@ def test_likelihoods_without_a_tokenizer_are_refused_with_the_key_to_set(
         refused = run(command("choices", folder, server, tmp_path / "rollouts.jsonl"), environ)
         assert server.requests == 0
     assert refused.returncode == 1
-    assert "set policy_tokenizer to" in refused.stderr
+    assert "the server has no /tokenize that gives token ids; set policy_tokenizer to" in refused.stderr
+    argv = [str(GYM), "eval", "prepare", "--benchmark", "lm_eval/choices", "--include-path", str(folder)]
+    assert "the model's tokenizer is needed; set policy_tokenizer to" in run(argv, environ).stderr
 
 
 def test_the_preview_shows_token_ids_as_they_will_be_sent(

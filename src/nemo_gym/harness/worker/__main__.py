@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nemo_gym.harness.worker import building, definitions, grading, nltk_data
-from nemo_gym.harness.worker.definitions import CannotRunError, NoSuchNameError
+from nemo_gym.harness.worker.definitions import CannotRunError, NoSuchNameError, NoTokenizerError
 
 
 class OpenTask:
@@ -134,6 +134,8 @@ def serve(lines: IO[str], write: Callable[[str], object]) -> None:
             answer: dict[str, Any] = {"id": number, "ok": operations[name](**request)}
         except NoSuchNameError as error:
             answer = {"id": number, "error": "unknown", "message": str(error)}
+        except NoTokenizerError as error:
+            answer = {"id": number, "error": "no_tokenizer", "message": str(error)}
         except CannotRunError as error:
             answer = {"id": number, "error": "refused", "message": str(error)}
         except Exception as error:  # noqa: BLE001 - tasks are code of others

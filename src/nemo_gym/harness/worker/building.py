@@ -18,7 +18,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.defaults import DEFAULT_MAX_GEN_TOKS, DEFAULT_OTHER_SEED, DEFAULT_RANDOM_SEED
 
-from nemo_gym.harness.worker.definitions import CannotRunError, Definition, Loaded, said
+from nemo_gym.harness.worker.definitions import CannotRunError, Definition, Loaded, NoTokenizerError, said
 from nemo_gym.harness.worker.encoding import Encoder
 
 _MOST_STOPS = 4
@@ -129,7 +129,7 @@ def generates(task: Any) -> bool:
 
 def _encoder(settings: Settings) -> Encoder:
     if settings.tokenizer is None:
-        raise CannotRunError(
+        raise NoTokenizerError(
             "it asks for likelihoods of tokens, so the model's tokenizer is needed; set policy_tokenizer to "
             "its name on the hub or to a folder"
         )

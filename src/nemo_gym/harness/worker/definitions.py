@@ -26,6 +26,10 @@ class CannotRunError(Exception):
     """Something that cannot be done, said in one sentence for a user."""
 
 
+class NoTokenizerError(CannotRunError):
+    """It asks for likelihoods, and no tokenizer is named."""
+
+
 class NoSuchNameError(CannotRunError):
     """There is no task of that name."""
 

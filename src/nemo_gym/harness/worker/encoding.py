@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from lm_eval import utils
 from lm_eval.api.model import TemplateLM
 
 from nemo_gym.harness.worker.definitions import CannotRunError, said
+from nemo_gym.harness.worker.server_tokenizer import ServerTokenizer
 
 _TOKENS_ALONE = (
     "a tokenizer stands for the model here: it gives token ids of pairs and windows, and no results"
 )
+
+
+def _tokenizer(name: str) -> Any:
+    """That of the hub or of a folder, or as JSON the server's."""
+    if name.startswith("{"):
+        return ServerTokenizer(json.loads(name))
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(name)
 
 
 class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
@@ -21,9 +32,9 @@ class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
         super().__init__()
         self._longest = max_length - 1  # one token is always generated
         try:
-            from transformers import AutoTokenizer
-
-            self.tokenizer = AutoTokenizer.from_pretrained(name)
+            self.tokenizer: Any = _tokenizer(name)
+        except CannotRunError:
+            raise
         except Exception as error:
             raise CannotRunError(
                 f"policy_tokenizer: the tokenizer {name} cannot be read: {said(error)}"
@@ -35,7 +46,10 @@ class Encoder(TemplateLM):  # type: ignore[misc]  # no types come with lm-eval
         first = self.tokenizer.bos_token_id
         found: int | None = self.tokenizer.eos_token_id if first is None else first
         if found is None:
-            raise CannotRunError("policy_tokenizer: it has neither a first nor a last token of texts")
+            raise CannotRunError(
+                "a text without a context needs the first token of texts, which the tokenizer does not name; "
+                "of the server's, start vLLM with --enable-tokenizer-info-endpoint, or set policy_tokenizer"
+            )
         return found
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_how: Any) -> list[int]:

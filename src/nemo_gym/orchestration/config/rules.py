@@ -32,8 +32,6 @@ _SET_BY_SUBMIT = {
     "--api-key": "a random key is made in the job; an argument can be read by everybody",
     "--served-model-name": "use the field served_model_name",
     "--nnodes": "use the field nodes",
-    "--data-parallel-size": "use the field number_of_instances",
-    "--dp-size": "use the field number_of_instances",
 }
 _RESERVED_LOGS = ("driver", "prepare", "install", "otel_collector")
 _RUN = RunPaths(Path())

@@ -297,7 +297,7 @@ def _collector(
         token_env=otel.token_env,
         service_name=otel.service_name or "",
         component=otel.component,
-        services=[service.name if service.health_path else "" for service in services],
+        services=[one.name if one.health_path and not one.node else "" for one in services],
         attributes=marks,
         gpu_metrics_port=otel.gpu_metrics_port,
         node_metrics_port=otel.node_metrics_port,

@@ -37,7 +37,8 @@ def collector_config(
 ) -> dict[str, Any]:
     """The collector's whole configuration.
 
-    ``services`` are the servers' names in the job's order, empty for a process that answers no requests;
+    ``services`` are the servers' names in the job's order, empty for one that is not
+    scraped, on another node or without an address of its own;
     ``attributes`` (``run_id``, ``benchmark``,
     ``cluster``, ``model``, ``user``) mark every signal. The job's own id is added when the job runs.
     """

@@ -13,7 +13,7 @@ from nemo_gym.orchestration.status import logs
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
 from nemo_gym.text_table import table
 from nemo_runs.clock import utc_second
-from nemo_runs.counts import counted
+from nemo_runs.counts import counted, noun
 from nemo_runs.durations import slurm_time
 
 SCHEMA_VERSION = 1
@@ -91,6 +91,11 @@ def _lines(description: BenchmarkInfo) -> Iterable[str]:
     if known.walltime is not None or known.retries is not None:
         used = slurm_time(_used(known))
         yield f"  used by ended jobs: {used} of walltime, {counted(known.retries or 0, 'retry', 'retries')}"
+    for link in known.links:
+        if link.replicas_lost:
+            lost = counted(link.replicas_lost, "replica of a service", "replicas of services")
+            them = noun(link.replicas_lost, "it", "them")
+            yield f"  {link.name} went on without {lost}; its log says what became of {them}"
     if status.links_without_progress:
         yield f"  jobs in a row without a new rollout: {status.links_without_progress}"
     if known.cancelled:

@@ -111,6 +111,7 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         queued=job_of(files.get(_RUN.queued.name, "")),
         queue_error=" ".join(files.get(_RUN.queue_error.name, "").split()),
         service_died=" ".join(files.get(_RUN.service_died.name, "").split()),
+        replicas_lost=whole(files.get(_RUN.replicas_lost.name, "").strip()) or 0,
         full_disks=whole(next(iter(files.get(_RUN.full_disk.name, "").split()), "")) or 0,
         waits_for_room=_full_since(files.get(_RUN.full_disk.name, "")),
         rows=whole(files.get(_RUN.rows.name, "").strip()),

@@ -111,7 +111,7 @@ def _writable(folder: Path) -> bool:
 def ensure_data(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> Path:
     """The file of rows, made first if it is not there and can be made; ``report`` hears about that."""
     if config.benchmark.lm_eval is not None and config.input_jsonl_fpath is None:
-        return _harness_rows(config, config.benchmark.lm_eval, report).path
+        return _harness_rows(config, config.benchmark.lm_eval, report)[1].path
     if config.input_jsonl_fpath is None:
         return ensure_split(config, config.split, report=report)
     if not config.input_jsonl_fpath.is_file():
@@ -127,7 +127,7 @@ def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda
     harness = config.benchmark.lm_eval
     if harness is None:
         return config
-    made = _harness_rows(config, harness, report)
+    config, made = _harness_rows(config, harness, report)
     repeats = config.num_repeats if config.num_repeats is not None else made.repeats
     changed = {
         "lm_eval": harness.model_copy(update={"definition": made.definition}),
@@ -136,10 +136,21 @@ def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda
     return config.model_copy(update={"benchmark": config.benchmark.model_copy(update=changed)})
 
 
-def _harness_rows(config: RunConfig, harness: HarnessOptions, report: Callable[[str], None]) -> HarnessRows:
+def _harness_rows(
+    config: RunConfig, harness: HarnessOptions, report: Callable[[str], None]
+) -> tuple[RunConfig, HarnessRows]:
+    """The rows, and the configuration with the tokenizer that made them: the server's where none is set."""
     from nemo_gym.harness import rows
 
-    return rows.ensure(harness, config.policy_api, config.policy_tokenizer, report=report)
+    try:
+        return config, rows.ensure(harness, config.policy_api, config.policy_tokenizer, report=report)
+    except rows.NoTokenizerDataError:
+        if config.policy_base_url is None or config.policy_model_name is None:
+            raise
+    key = config.policy_api_key.removeprefix("host:") if config.policy_api_key.startswith("host:") else None
+    tokenizer = rows.of_server(config.policy_base_url, config.policy_model_name, key)
+    config = config.model_copy(update={"policy_tokenizer": tokenizer})
+    return config, rows.ensure(harness, config.policy_api, tokenizer, report=report)
 
 
 def ensure_split(config: RunConfig, split: Split, *, report: Callable[[str], None] = lambda _: None) -> Path:

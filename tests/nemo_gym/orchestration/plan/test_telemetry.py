@@ -8,7 +8,7 @@ CONFIG = telemetry.collector_config(
     token_env="MY_TOKEN",
     service_name="evals",
     component="gym-vllm",
-    services=["policy", "judge"],
+    services=["policy", "", "judge"],
     attributes={"run_id": "gym-job-1", "model": "a$b"},
     gpu_metrics_port=9400,
     node_metrics_port=None,
@@ -26,7 +26,7 @@ def test_every_service_and_exporter_is_scraped_where_the_job_says():
     jobs = CONFIG["receivers"]["prometheus"]["config"]["scrape_configs"]
     assert {job["job_name"]: job["static_configs"][0]["targets"] for job in jobs} == {
         "policy": ["127.0.0.1:${env:NEMO_GYM_SERVICE_0_PORT}"],
-        "judge": ["127.0.0.1:${env:NEMO_GYM_SERVICE_1_PORT}"],
+        "judge": ["127.0.0.1:${env:NEMO_GYM_SERVICE_2_PORT}"],
         "gpu": ["127.0.0.1:9400"],
     }
     assert {job["scrape_interval"] for job in jobs} == {"15s"}

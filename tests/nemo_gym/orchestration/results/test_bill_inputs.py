@@ -210,6 +210,7 @@ def test_a_node_count_that_nobody_gave_leaves_gpu_hours_unknown(chain: Chain):
             },
             4,
         ),
+        ({"compute": {"here": {}}, "services": {"m": {"type": "sglang", "replicas": 3}}}, 3),
         ({"compute": {"c": {"node_pools": {"a": {"nodes": 3}}}}}, None),
         ({}, None),
     ],

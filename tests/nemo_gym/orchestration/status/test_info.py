@@ -34,3 +34,10 @@ def test_a_resubmitted_job_is_not_called_the_first_of_its_chain():
     lines = told(replace(evidence, resubmissions=(Resubmission(number=1, job_id="5"),)))
     assert "  1.0 decided at its start: go on: the first job of its chain" in lines
     assert "  5.0 decided at its start: go on: queued again (resubmission 1)" in lines
+
+
+def test_a_job_that_went_on_without_some_of_its_replicas_says_so():
+    evidence = known(link("1.0", end="ended 0 none", decision=FIRST, replicas_lost=2), progress(done=10))
+    assert "  1.0 went on without 2 replicas of services; its log says what became of them" in told(evidence)
+    evidence = known(link("1.0", end="ended 0 none", decision=FIRST), progress(done=10))
+    assert "went on" not in "".join(told(evidence))
