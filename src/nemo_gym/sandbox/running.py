@@ -194,6 +194,8 @@ class RunningProgram:
             await asyncio.to_thread(self._group.remove)
         if self._tree.limit is None and self._tree.is_disk_full():
             self._tree.limit = "disk"
+        if self._tree.failure:
+            raise SandboxError(self._tree.failure)
         broke = (
             said is not None and not said.keys() & _BEGAN and not self._killed and self._tree.limit is None
         )

@@ -48,6 +48,8 @@ class WatchedTree:
     started: float = field(default_factory=time.monotonic)
     limit: LimitName | None = None
     """What it went beyond."""
+    failure: str = ""
+    """Why its limits could not be watched; it was ended then."""
     _files_at: float = 0.0
 
     def end(self, limit: LimitName) -> None:
@@ -122,9 +124,14 @@ class TreeWatcher:
                     self._changed.wait()
                 trees = list(self._trees)
             for tree in trees:
-                # a tree that ends while it is looked at is no error; the thread serves others
-                with contextlib.suppress(OSError):
+                try:
                     tree.look()
+                except OSError:
+                    continue  # it ended while it was looked at
+                except Exception as error:  # noqa: BLE001 - the other trees must keep their limits
+                    tree.failure = f"its limits could not be watched: {error!r}"
+                    with contextlib.suppress(Exception):
+                        tree.kill()
             time.sleep(_PAUSE)
 
 
