@@ -168,7 +168,7 @@ def _tokens(use: TokenUse) -> str:
 
 def _priced(cost: float | None, costs: BenchmarkCosts, use: TokenUse) -> str:
     if use.served_by_job:
-        return ", by the GPUs of the job"
+        return ", answered by the job itself"
     return ", no known price" if cost is None else f", {_money(cost, costs)}"
 
 

@@ -126,7 +126,13 @@ class UntilStore:
     def _look(self) -> None:
         """Take the scores of all tasks up to the first one that is not settled."""
         decider, order = self._decider, self._plan.order
-        while self.finding is None and decider.tasks_used < len(order):
+        while self.finding is None:
+            if decider.outcome is not None:
+                self._decided(decider.finding)  # on a full disk this is tried again, with the same decision
+                self.finding = decider.finding
+                return
+            if decider.tasks_used == len(order):
+                return
             task = order[decider.tasks_used]
             if not self._store.settled(task):
                 return
@@ -134,6 +140,4 @@ class UntilStore:
             places = range(first, first + self._repeats)
             rewards = [self._rewards[at] for at in places if at in self._rewards]
             given_up = [at for at in places if not self._store.recorded_at(at)]
-            if decider.take(rewards, given_up) is not None:
-                self.finding = decider.finding
-                self._decided(self.finding)
+            decider.take(rewards, given_up)

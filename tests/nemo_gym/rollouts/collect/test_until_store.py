@@ -142,3 +142,23 @@ def test_a_failed_rollout_is_tried_again_long_before_all_tasks_are_asked():
         else:
             store.record(task, {"reward": 1.0})
     assert order.index(order[0], 1) == 7
+
+
+def test_a_decision_that_could_not_be_written_is_written_by_the_next_try():
+    plan, rows, kept = PLANS["half_width"](), DurableRows(), []
+    full = [True]
+
+    def keep(decision):
+        if full:
+            full.clear()
+            raise OSError("no space left")
+        kept.append(decision)
+
+    store = UntilStore(rows, plan, Planned(), {}, window=6, decided=keep)
+    for task in store.pending():
+        try:
+            store.record(task, {"reward": 1.0})
+        except OSError:
+            store.record(task, {"reward": 1.0})
+    [decision] = kept
+    assert (store.finding, decision.outcome) == (decision, "precise")
