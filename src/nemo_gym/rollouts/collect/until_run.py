@@ -49,13 +49,13 @@ class UntilRun:
         if config.until is None:
             path.unlink(missing_ok=True)
             return None
-        before, tasks = load_plan(path), store.manifest.num_tasks
+        before, size = load_plan(path), (store.manifest.num_tasks, store.manifest.num_repeats)
         rule = config.until.rule()
-        fits = before is not None and before.tasks == tasks and before.rule.keys() == rule.keys()
+        fits = before is not None and before.tasks == size[0] and before.rule == rule
         reference = before.reference if fits and before is not None else None
         if reference is None and config.until.better_than is not None:
             reference = _reference(config.until.better_than, store, config)
-        plan = StoppingPlan.make(rule, config.until.seed, tasks, reference)
+        plan = StoppingPlan.make(rule, config.until.seed, size, reference)
         if before is not None:
             plan = plan.follows(before, path=path)
         if plan != before:
@@ -84,8 +84,9 @@ def is_decided(paths: RolloutPaths, config: RunConfig, tasks: int) -> bool:
     if config.until is None:
         return False
     plan = load_plan(paths.until)
-    asked = (config.until.rule(), config.until.seed, tasks)
-    return plan is not None and plan.decision is not None and (plan.rule, plan.seed, plan.tasks) == asked
+    asked = (config.until.rule(), config.until.seed, tasks, config.repeats)
+    known = plan and (plan.rule, plan.seed, plan.tasks, plan.repeats)
+    return plan is not None and plan.decision is not None and known == asked
 
 
 def _reference(name: str, store: OutputStore, config: RunConfig) -> ReferenceScores:

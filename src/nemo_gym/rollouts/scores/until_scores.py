@@ -50,7 +50,7 @@ def until_scores(paths: RolloutPaths, columns: Columns) -> UntilScores | None:
     Raises `nemo_gym.errors.DataError` for a damaged plan.
     """
     plan = load_plan(paths.until)
-    if plan is None or plan.tasks != columns.num_tasks:
+    if plan is None or (plan.tasks, plan.repeats) != (columns.num_tasks, columns.num_repeats):
         return None
     gone = frozenset(plan.decision.given_up if plan.decision is not None else ())
     finding = plan.found(lambda task: _settled(columns, task, gone))

@@ -45,6 +45,8 @@ class StoppingPlan:
     """``half_width`` or ``better_than``, as it was written."""
     seed: int
     tasks: int
+    repeats: int
+    """Rollouts of each task."""
     order: list[int] = field(repr=False)
     """Task indexes as they are asked."""
     tuned_for: float | None = None
@@ -56,19 +58,20 @@ class StoppingPlan:
 
     @classmethod
     def make(
-        cls, rule: Mapping[str, Any], seed: int, tasks: int, reference: ReferenceScores | None
+        cls, rule: Mapping[str, Any], seed: int, size: tuple[int, int], reference: ReferenceScores | None
     ) -> StoppingPlan:
-        """A fresh plan for so many tasks."""
-        order = task_order(tasks, seed)
-        return cls(dict(rule), seed, tasks, order, rule.get("half_width"), reference)
+        """A fresh plan; ``size`` is the number of tasks and of repeats."""
+        order = task_order(size[0], seed)
+        return cls(dict(rule), seed, *size, order, rule.get("half_width"), reference)
 
     def follows(self, before: StoppingPlan, *, path: Path) -> StoppingPlan:
         """This plan on an output that has one: what was fixed then stays, and so does a decision.
 
-        A plan for another number of tasks is another question. Another ``half_width`` is looked at with the
-        bets of the first one. Raises `ResumeRefusedError` for another kind of rule, reference or seed.
+        A plan for another number of tasks or repeats is another question. Another ``half_width`` is looked at
+        with the bets of the first one. Raises `ResumeRefusedError` for another kind of rule, reference or
+        seed.
         """
-        if before.tasks != self.tasks:
+        if (before.tasks, before.repeats) != (self.tasks, self.repeats):
             return self
         changes = [
             f"until.{name}: {old} → {new}"
@@ -122,6 +125,7 @@ class StoppingPlan:
             "seed": self.seed,
             "level": self.level,
             "tasks": self.tasks,
+            "repeats": self.repeats,
             "order_sha256": hashlib.sha256(json.dumps(self.order).encode()).hexdigest(),
             "reference": reference
             and {"run": reference.run, "output": reference.output, "scores_sha256": reference.sha256},

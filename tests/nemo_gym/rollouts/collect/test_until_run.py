@@ -104,3 +104,16 @@ def test_a_reference_with_other_tasks_or_too_few_is_refused_before_anything_is_a
         ran, _ = run(tmp_path, policy, "until.better_than=nothing-here", out="none")
         assert isinstance(ran.exception, ConfigError)
         assert policy.requests == asked
+
+
+def test_more_tasks_or_repeats_are_another_question_and_what_is_recorded_counts_for_it(tmp_path):
+    with MockServer() as policy:
+        run(tmp_path, policy, "until.half_width=0.1", "--limit", "100")
+        asked = policy.requests
+        for size, total in ((["--limit", "200"], 200), (["--limit", "200", "--num-repeats", "2"], 200)):
+            ran, found = run(tmp_path, policy, "until.half_width=0.1", "--resume", *size)
+            assert ran.exit_code == 0, ran.output
+            assert (found["until"]["outcome"], found["until"]["tasks"]) == ("precise", total)
+            assert found["run"]["resumed"] > 0
+            assert certify(RolloutPaths(tmp_path / "out" / "rollouts.jsonl")).problems == []
+        assert asked < policy.requests < 150

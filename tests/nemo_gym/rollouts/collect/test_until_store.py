@@ -94,9 +94,9 @@ class Run:
 
 
 PLANS = {
-    "half_width": lambda: StoppingPlan.make({"half_width": 0.2}, 1, TASKS, None),
+    "half_width": lambda: StoppingPlan.make({"half_width": 0.2}, 1, (TASKS, REPEATS), None),
     "better_than": lambda: StoppingPlan.make(
-        {"better_than": "other"}, 1, TASKS, SimpleNamespace(scores=[0.2] * TASKS)
+        {"better_than": "other"}, 1, (TASKS, REPEATS), SimpleNamespace(scores=[0.2] * TASKS)
     ),
 }
 
@@ -131,7 +131,7 @@ def test_what_is_in_flight_when_it_falls_is_recorded_and_no_more_is_begun():
 
 
 def test_a_failed_rollout_is_tried_again_long_before_all_tasks_are_asked():
-    plan, rows, kept = StoppingPlan.make({"half_width": 0.01}, 1, TASKS, None), DurableRows(), []
+    plan, rows, kept = StoppingPlan.make({"half_width": 0.01}, 1, (TASKS, REPEATS), None), DurableRows(), []
     store = UntilStore(rows, plan, Planned(), {}, window=6, decided=kept.append)
     order = []
     for task in store.pending():
