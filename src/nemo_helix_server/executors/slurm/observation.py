@@ -149,6 +149,16 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
     if end.never_started:
         return RunObservation(RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason)
     taken = _taken(files, seen)
+    if files.replaced and end.exit_status not in {0, names.EXIT_PAUSED}:
+        # a process that finds itself replaced ends with an error of its own, which is no end of the step
+        return RunObservation(
+            RunState.LOST,
+            started_at=end.started_at,
+            ended_at=end.ended_at,
+            interrupted=taken,
+            failed_nodes=_failed_nodes(files, seen),
+            reason=taken,
+        )
     if not taken and end.stopped and not files.stop_asked:
         taken = "its allocation was ended from outside"
     if not taken and end.exit_status == names.EXIT_PAUSED:

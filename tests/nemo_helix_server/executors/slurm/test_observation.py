@@ -259,7 +259,12 @@ def test_a_command_that_failed_has_failed_though_its_job_was_put_back_before_it(
 @pytest.mark.parametrize("seen", [None, look("FAILED"), look("CANCELLED by 0", author=0)])
 def test_what_a_replaced_process_ends_with_is_no_failure_of_the_step(seen):
     files = RunRecord(submitted=True, claimed_at=4.0, replaced=True, end=end(1))
-    assert observe(files, seen, NOW).interrupted == "a later allocation of its step has taken over"
+    found = observe(files, seen, NOW)
+    assert found.interrupted == "a later allocation of its step has taken over"
+    # else its own exit status would count, which says only that it found itself replaced
+    assert (found.state, found.exit_status, found.ended_at) == (RunState.LOST, None, 2.0)
+    done = observe(RunRecord(submitted=True, claimed_at=4.0, replaced=True, end=end(0)), seen, NOW)
+    assert (done.state, done.exit_status) == (RunState.EXITED, 0)
 
 
 @pytest.mark.parametrize("claimed_at", [None, 4.0])
