@@ -240,12 +240,6 @@ def verifiers(page: Page) -> None:
     assert "metric     number 1 " in page.said
 
 
-def bill(page: Page) -> None:
-    worlds.finished(page)
-    page.run()
-    assert page.said.count("gpqa") >= 2
-
-
 def verify(page: Page) -> None:
     worlds.finished(page)
     page.run()
@@ -569,7 +563,6 @@ READERS = {
     "CONTRIBUTING.md": contributing,
     "docs/how-to/add-a-benchmark.md": add_a_benchmark,
     "docs/how-to/add-a-verifier.md": add_a_verifier,
-    "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
     "docs/how-to/complete-in-the-shell.md": complete_in_the_shell,
     "docs/how-to/evaluate-from-python.md": evaluate_from_python,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.docs import cluster, evaluations, jobs
+from tests.docs import cluster, evaluations, jobs, looking_ahead
 from tests.docs.elsewhere import ELSEWHERE, NOT_HERE, SHOWN_ELSEWHERE
 from tests.docs.pages import ROOT, Block, Page, blocks, pages
 from tests.slurm.lab import RealSlurm, slurm, slurm_lab
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.services
 
 __all__ = ["slurm", "slurm_lab"]
 
-HERE = {**evaluations.READERS, **jobs.READERS}
+HERE = {**evaluations.READERS, **jobs.READERS, **looking_ahead.READERS}
 READERS = {**HERE, **cluster.READERS}
 
 

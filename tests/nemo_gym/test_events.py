@@ -54,4 +54,4 @@ def test_the_shell_files_write_events_of_the_set_alone() -> None:
 
 
 def test_every_event_is_a_name_in_the_past_tense_for_a_person() -> None:
-    assert all(re.fullmatch(r"[a-z_]+(ed|died|healthy)", event.value) for event in ChainEvent)
+    assert all(re.fullmatch(r"[a-z_]+(ed|died|lost|sent|healthy)", event.value) for event in ChainEvent)

@@ -50,7 +50,7 @@ gym_run_step() {
     set -- "${gym_contained[@]}"
     gym_image=''
   fi
-  if [[ -z $gym_image && -n $gym_at ]]; then
+  if [[ -z $gym_image && -n ${gym_at:-} ]]; then
     exec srun --overlap --nodes=1 --ntasks=1 "--nodelist=$gym_at" --cpu-bind=none --export=ALL -- "$@"
   elif [[ -z $gym_image ]]; then
     exec -- "$@"
@@ -85,8 +85,8 @@ gym_find_container() {
   esac
 }
 
-# gym_find_hosts: sets gym_hosts to the names of the allocation's nodes, of which this one is the first, and gym_addresses to
-# where Slurm itself reaches them: a node's name need not be one that resolves.
+# gym_find_hosts: sets gym_hosts to the names of the allocation's nodes, of which this one is the first, and
+# gym_addresses to where Slurm itself reaches them: a node's name need not be one that resolves.
 gym_find_hosts() {
   local answer line name address host
   local -A known=()
@@ -100,7 +100,7 @@ gym_find_hosts() {
     return 1
   fi
   while read -r line; do
-    name=${line#*NodeName=} address=${line#* NodeAddr=}
+    name=${line#*NodeName=} address=${line#*NodeAddr=}
     known[${name%% *}]=${address%% *}
   done <<<"$answer"
   gym_addresses=()
@@ -109,7 +109,8 @@ gym_find_hosts() {
   done
 }
 
-# gym_put_into_apptainer COMMAND…: sets gym_contained to the command in gym_image, with gym_mounts.
+# gym_put_into_apptainer COMMAND…: sets gym_contained to a command that runs it. The container is of gym_image, and
+# has gym_mounts.
 gym_put_into_apptainer() {
   local _mount
   local -a _binds=()
@@ -119,9 +120,10 @@ gym_put_into_apptainer() {
   gym_contained=(apptainer exec --nv "${_binds[@]}" "$gym_image" "$@")
 }
 
-# gym_become_srun MARK COMMAND…: a step of Slurm with the options of Pyxis, in gym_image, with gym_mounts. It may use all CPUs of the job, and what its image sets in the environment
-# gives way to what was asked for. srun ends with 0 also when the container could not be made (22.05): the driver
-# leaves the file MARK where that is not empty. It ignores an early signal until it handles it, as without a container.
+# gym_become_srun MARK COMMAND…: a step of Slurm with the options of Pyxis, in gym_image, with gym_mounts. It may use
+# all CPUs of the job, and what its image sets in the environment gives way to what was asked for. srun ends with 0
+# also when the container could not be made (22.05): the driver leaves the file MARK where that is not empty. It
+# ignores an early signal until it handles it, as without a container.
 gym_become_srun() {
   # shellcheck disable=SC2016  # for the shell in the container
   local IFS=, _begin='trap "" USR1; [ -z "$1" ] || : >"$1"; shift; exec "$@"'
