@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -19,6 +19,7 @@ __all__ = [
     "Reference",
     "SecretReferenceError",
     "SecretText",
+    "host_references",
     "looks_secret",
     "parse_reference",
     "redact",
@@ -77,6 +78,19 @@ class SecretText:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a secret value is not written anywhere; reveal() it where it is needed")
+
+
+def host_references(values: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """All ``host:VAR`` texts in nested values, with their dotted paths; a longer text is none."""
+    if isinstance(values, str):
+        if re.fullmatch(f"host:{VARIABLE}", values):
+            yield where, values
+    elif isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from host_references(value, f"{where}.{key}" if where else str(key))
+    elif isinstance(values, list | tuple):
+        for number, value in enumerate(values):
+            yield from host_references(value, f"{where}.{number}")
 
 
 def parse_reference(value: str, *, where: str) -> Reference:

@@ -17,7 +17,7 @@ from nemo_gym.orchestration.config.schema import (
     SlurmCompute,
     SubmitConfig,
 )
-from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of
+from nemo_gym.orchestration.plan.benchmark_runs import SERVICE_KEY, BenchmarkRun, lead_of
 from nemo_gym.orchestration.plan.servers import service_plans
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
@@ -31,7 +31,7 @@ from nemo_gym.orchestration.plan.values import (
     Submission,
 )
 from nemo_runs.durations import parse_duration
-from nemo_runs.secret_refs import Reference, SecretText, parse_reference, resolve_host
+from nemo_runs.secret_refs import Reference, SecretText, host_references, parse_reference, resolve_host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _shared_job(share: campaign.ModelShare, alone: Submission, around: PlanConte
         prepare=None,
         command=None,
         env={},
-        secrets=_secrets(config, "", around.environ),
+        secrets=_secrets(config, "", None, around.environ),
         budget=None,
         otel=_otel(config, share.name, paths.job_dir, first.services, around.user),
         notify=None,  # each benchmark notifies of its own end
@@ -173,7 +173,7 @@ def _job(
         prepare=run.prepare,
         command=config.driver.benchmarks[benchmark].command,
         env=_references(config.driver.env),
-        secrets=_secrets(config, benchmark, around.environ),
+        secrets=_secrets(config, benchmark, run, around.environ),
         gym=around.gym or Path("gym"),
         install=None if around.gym else _planned_install(config, run_dir),
         keeps=around.keeps,
@@ -232,27 +232,31 @@ def _references(env: Mapping[str, str]) -> dict[str, Reference]:
     return {key: parse_reference(value, where=key) for key, value in env.items()}
 
 
-def _secrets(config: SubmitConfig, benchmark: str, environ: Mapping[str, str]) -> dict[str, SecretText]:
+def _secrets(
+    config: SubmitConfig, benchmark: str, run: BenchmarkRun | None, environ: Mapping[str, str]
+) -> dict[str, SecretText]:
     return {
         reference.text: resolve_host(reference, environ, where=where)
-        for where, value in _values(config, benchmark)
+        for where, value in _values(config, benchmark, run)
         if (reference := parse_reference(value, where=where)).kind == "host"
     }
 
 
-def _values(config: SubmitConfig, benchmark: str) -> Iterator[tuple[str, str]]:
+def _values(config: SubmitConfig, benchmark: str, run: BenchmarkRun | None) -> Iterator[tuple[str, str]]:
     """Every value of one job that may refer to the submitting shell, with its dotted path.
 
-    Without a benchmark, those of the services alone.
+    Without a run, those of the services alone.
     """
     for name, service in config.services.items():
         yield from ((f"services.{name}.env.{key}", value) for key, value in service.env.items())
-    if not benchmark:
+    if run is None:
         return
     yield from ((f"driver.env.{key}", value) for key, value in config.driver.env.items())
-    key = config.driver.benchmarks[benchmark].run.get("policy_api_key")
-    if isinstance(key, str):
-        yield f"driver.benchmarks.{benchmark}.run.policy_api_key", key
+    wired = f"host:{SERVICE_KEY}"  # the job makes this one
+    where = f"driver.benchmarks.{benchmark}"
+    for key, value in host_references({"run": run.run or {}, "prepare": run.prepare or {}}):
+        if value != wired:
+            yield f"{where}.{key}", value
     if config.notify is not None:
         yield from config.notify.values().items()
 

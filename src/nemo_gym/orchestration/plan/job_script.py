@@ -28,7 +28,7 @@ from nemo_gym.orchestration.plan.sealed_files import (
     with_own_digest,
 )
 from nemo_gym.orchestration.plan.values import JobPlan, OtelPlan, ServicePlan, StepImage
-from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
+from nemo_runs.secret_refs import VARIABLE, Reference, host_references, parse_reference
 
 _LONGEST_LAST_SCRAPE = 20
 _OPENING = """\
@@ -94,8 +94,7 @@ def override_tokens(values: Mapping[str, Any]) -> list[str]:
 
 def host_variables(values: object) -> list[str]:
     """The variables of all ``host:VAR`` texts in nested values, each once, in order of appearance."""
-    found = (parse_reference(text, where="run") for text in _texts(values) if text.startswith("host:"))
-    return list(dict.fromkeys(reference.text for reference in found))
+    return list(dict.fromkeys(text.removeprefix("host:") for _, text in host_references(values)))
 
 
 def _job_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
@@ -311,14 +310,3 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _texts(values: object) -> Iterator[str]:
-    if isinstance(values, str):
-        yield values
-    elif isinstance(values, Mapping):
-        for value in values.values():
-            yield from _texts(value)
-    elif isinstance(values, list | tuple):
-        for value in values:
-            yield from _texts(value)

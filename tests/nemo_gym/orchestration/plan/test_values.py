@@ -204,6 +204,22 @@ def test_the_api_key_of_an_outside_endpoint_is_a_secret_of_that_benchmark_alone(
     assert sums.policy is None
 
 
+def test_every_secret_of_a_run_goes_to_its_job_whichever_file_names_it(tmp_path: Path):
+    judge = {"base_url": "http://j/v1", "model": "j", "api_key": "host:JUDGE_KEY"}
+    path = write(tmp_path)
+    benchmark = load_yaml(tmp_path / "sums.yaml")
+    (tmp_path / "sums.yaml").write_text(to_yaml({**benchmark, "judge_models": {"judge": judge}}))
+    resolved = resolve(path, cwd=tmp_path)
+    runs = load_runs(resolved, cwd=tmp_path)
+    around = PlanContext(gym=Path("/opt/gym"), user="ada", environ={"JUDGE_KEY": "canary-7"})
+    [job] = plan_submission(resolved.config, runs, GYM_JOB_ID, around).jobs
+    assert job.secrets == {"JUDGE_KEY": SecretText("canary-7")}
+    missing = dataclasses.replace(around, environ={})
+    where = r"driver\.benchmarks\.sums\.run\.judge_models\.judge\.api_key: .*JUDGE_KEY"
+    with pytest.raises(SecretReferenceError, match=where):
+        plan_submission(resolved.config, runs, GYM_JOB_ID, missing)
+
+
 def test_an_unset_variable_is_named_with_its_dotted_path(tmp_path: Path):
     with pytest.raises(SecretReferenceError, match=r"services\.policy\.env\.HF_TOKEN: .*NOT_SET"):
         plan(tmp_path, {"services/policy/env": {"HF_TOKEN": "host:NOT_SET"}})
