@@ -73,7 +73,7 @@ def test_a_root_without_space_for_our_program_is_one_sentence(tmp_path):
 
 @pytest.mark.services
 def test_a_request_reaches_a_run_on_a_full_disk_and_without_its_space_there_is_a_clear_answer(tmp_path):
-    with small_disk(tmp_path / "small", megabytes=4) as small:
+    with small_disk(tmp_path / "small", megabytes=16) as small:
         run = small / "shared" / "jobs" / "j" / "runs" / "task-1"
         there = connection(small / "shared")
         there.prepare([PurePosixPath(run)])
