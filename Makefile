@@ -8,7 +8,7 @@ BIN := .venv/bin
 # many of those wait for a scheduler, a time limit or a training. Bytecode is kept, since hundreds of processes that
 # the tests start import the same sources; `make clean` removes it.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q --dist worksteal
-SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_cli/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh src/*/remote/*.sh src/*/*/*/remote/*.sh src/*/*/*/on_cluster/*.sh) .ci/run
+SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_cli/*.sh src/nemo_gym/shell/*.sh src/nemo_gym/sandbox/*.sh src/nemo_slurm/*.sh src/*/remote/*.sh src/*/*/*/remote/*.sh src/*/*/*/on_cluster/*.sh) .ci/run
 
 help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.benchmarks.test_humaneval import PROBLEMS, wheel
 from tests.docs import worlds
 from tests.docs.pages import PROGRAMS, ROOT, Page, merged
 from tests.engines import bfcl_python, engine_python, harness_python, shared_cache, tiny_model
@@ -236,6 +237,9 @@ def verifiers(page: Page) -> None:
         judge = {**judges["judge_models"]["judge"], "base_url": page.filled(f"http://{name}:8000/v1")}
         benchmark(page, {"judge_models": {"judge": judge}, "benchmark": page.yaml()}, name, rows=right)
         assert f"score      {score}" in page.said
+    problem = json.dumps({**PROBLEMS[0], "question": "3 + 4?"}) + "\n"
+    benchmark(page, page.yaml(), "coded", rows=problem)
+    assert "score      0.0%" in page.said
     benchmark(page, page.yaml(), "several", rows=right)
     assert "metric     number 1 " in page.said
 
@@ -306,6 +310,13 @@ def benchmarks(page: Page) -> None:
     assert "100.0%" in page.said
     page.run()
     assert page.said.rstrip().endswith(".jsonl")
+    path, digest = wheel(page.folder, PROBLEMS)
+    page.replaced[f"/data/{path.name}"] = f"{path} +prepare_script_args.sha256={digest}"
+    rows = f"+prepare_script_args.source={path} +prepare_script_args.sha256={digest}"
+    page.replaced["--benchmark humaneval --model"] = f"--benchmark humaneval {rows} --model"
+    page.run()
+    page.run()
+    assert "pass@10" in page.said
     page.run()
     assert "category=live_relevance" in page.said
 
@@ -445,6 +456,7 @@ def serve_a_model(page: Page) -> None:
     shutil.copy(models.find_model("smollm2").path, page.folder / "tuned.gguf")
     page.replaced["tuned.gguf"] = f"tuned.gguf --port {worlds.free_port()}"
     page.serve("my-tuned-model answers at")
+    page.serve("answers at")
 
 
 def record(page: Page) -> None:

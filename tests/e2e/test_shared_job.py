@@ -153,7 +153,8 @@ def test_what_failed_goes_on_in_the_next_job_and_what_is_complete_is_not_repeate
 
 
 def test_a_cancelled_benchmark_ends_and_the_others_go_on(campaign):
-    campaign.begin({"kept": f"sleep=4 {COMPLETE}", "gone": "deaf"})
+    go_on = campaign.folder / "go-on"
+    campaign.begin({"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf"})
     until(lambda: campaign.started("gone") and campaign.started("kept"))
     assert campaign.status("gone").state is BenchmarkState.RUNNING
     request = cancel.CancelRequest(record=campaign.record, benchmark=f"{MODEL}.gone", by="ada", within=30)
@@ -161,6 +162,7 @@ def test_a_cancelled_benchmark_ends_and_the_others_go_on(campaign):
     assert report.exit_status == EXIT_DONE
     assert [outcome.state for outcome in report.outcomes] == [BenchmarkState.CANCELLED]
     assert campaign.status("kept").state is BenchmarkState.RUNNING
+    go_on.touch()
     campaign.settle()
     assert campaign.status("kept").state is BenchmarkState.SUCCEEDED
     assert campaign.status("gone").state is BenchmarkState.CANCELLED

@@ -29,7 +29,9 @@ def test_the_tour_shows_three_interruptions_and_the_same_weights(slurm: RealSlur
     ends = re.findall(r"^\d+ +([A-Z_]+) +n\d ", done.stdout, re.MULTILINE)
     assert ends == ["TIMEOUT", "NODE_FAIL", "FAILED", "COMPLETED"]  # a pause exits with 75
     assert re.search(r"^4 allocations, \d+ node-seconds$", done.stdout, re.MULTILINE)
-    billed = re.findall(r"^training .* (interrupted|paused|completed): job \d+", done.stdout, re.MULTILINE)
+    billed = re.findall(
+        r"^training .* (interrupted|paused|completed)(?:, [^:]+)?: job \d+", done.stdout, re.MULTILINE
+    )
     assert billed == ["interrupted", "interrupted", "paused", "completed"]
     assert re.search(r"^4 allocations ran ", done.stdout, re.MULTILINE)
     assert re.search(r"asked to pause .*asked to resume ", done.stdout, re.DOTALL)

@@ -24,21 +24,7 @@ _PREFIX = "gym-sandbox-"
 _LOCK = "owner.lock"
 MARKER = "GYM_SANDBOX_PROGRAM"
 """The environment variable by which what a program has started is found where the kernel does not end it."""
-_AT_THE_END = """
-cat >/dev/null
-for _ in 1 2 3 4 5; do
-    found=$(grep -als "$2=$3\\." /proc/[0-9]*/environ)
-    [ -n "$found" ] || break
-    for file in $found; do
-        pid=${file#/proc/}
-        kill -9 "${pid%/environ}" 2>/dev/null
-    done
-    sleep 0.1
-done
-sleep 0.2
-chmod -R u+rwX -- "$1" 2>/dev/null
-rm -rf -- "$1"
-"""
+_AT_THE_END = Path(__file__).with_name("remove_when_gone.sh")
 """Waits until this process is gone; then ends what carries its mark and removes its folder."""
 
 
@@ -52,7 +38,7 @@ class Scratch:
         self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         lock = file_locks.acquire(self._folder / _LOCK)
         remover = subprocess.Popen(
-            ["/bin/sh", "-c", _AT_THE_END, "sh", str(self._folder), MARKER, self._folder.name],
+            ["/bin/sh", str(_AT_THE_END), str(self._folder), MARKER, self._folder.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,10 +1,11 @@
 """The program `gym` with a driver that does as the test says; everything but `gym eval` is the real program.
 
 What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the model, goes to
-artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores
-signals), exit=N, show (writes its arguments and what it was told to artifacts/driver.json), then=WORD+…
-(these words in place of all that follow, from the second link of a chain on), rows=N (adds N result rows),
-collected=STATE,STATUS,EXPECTED[,HOPELESS] (what a collector says to its chain at its end; blanks are _).
+artifacts/answer.json), sleep=SECONDS, wait=FILE (until it is there), until-drained (ends 75 a moment after it
+was told), deaf (ignores signals), exit=N, show (writes its arguments and what it was told to
+artifacts/driver.json), then=WORD+… (these words in place of all that follow, from the second link of a chain
+on), rows=N (adds N result rows), collected=STATE,STATUS,EXPECTED[,HOPELESS] (what a collector says to its chain
+at its end; blanks are _).
 """
 
 import json
@@ -70,6 +71,9 @@ while words:
     elif action == "sleep":
         end = time.monotonic() + float(value)
         while time.monotonic() < end and not asked:
+            time.sleep(0.05)
+    elif action == "wait":
+        while not os.path.exists(value) and not asked:
             time.sleep(0.05)
     elif action == "until-drained":
         while not asked and not drain.exists():

@@ -203,7 +203,9 @@ class Summary:
         more = [
             f"{name} {value:.1f}%"
             for name, value in self.key_metrics.items()
-            if "@" in name and "no_answer" not in name and not name.startswith(("pass@1", "majority@1/"))
+            if "@" in name
+            and "no_answer" not in name
+            and not name.startswith(("pass@1/", "pass@1[", "majority@1/"))
         ]
         coverage = self.coverage
         classes = ", ".join(f"{name} {count:,}" for name, count in coverage.failure_classes.items())

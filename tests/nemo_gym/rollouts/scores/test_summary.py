@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 from nemo_gym.rollouts.scores.statistics import Interval
@@ -54,6 +55,12 @@ def test_a_person_reads_score_coverage_failures_tokens_and_time():
         "time       1 min 15 s, a rollout 180 ms (median), 410 ms (p99)",
         "note       1 unreadable lines were left out",
     ]
+
+
+def test_pass_at_ten_and_more_is_printed_and_pass_at_one_is_the_score():
+    ones = dict.fromkeys(("pass@1/accuracy", "pass@1[avg-of-16]/accuracy", "majority@1/accuracy"), 1.0)
+    found = printed(dataclasses.replace(SUMMARY, key_metrics={**ones, "pass@10/accuracy": 81.0}))
+    assert [line for line in found if "@" in line] == ["more       pass@10/accuracy 81.0%"]
 
 
 def test_what_is_not_known_is_not_printed():
