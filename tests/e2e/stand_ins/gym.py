@@ -4,8 +4,8 @@ What `gym eval run` does stands in the variable DRIVER, a word each: ask (one an
 artifacts/answer.json), sleep=SECONDS, wait=FILE (until it is there), until-drained (ends 75 a moment after it
 was told), deaf (ignores signals), exit=N, show (writes its arguments and what it was told to
 artifacts/driver.json), then=WORD+… (these words in place of all that follow, from the second link of a chain
-on), rows=N (adds N result rows), collected=STATE,STATUS,EXPECTED[,HOPELESS] (what a collector says to its chain
-at its end; blanks are _).
+on), rows=N (adds N result rows), collected=STATE,STATUS,EXPECTED[,HOPELESS] (what a collector says to its
+chain at its end; blanks are _).
 """
 
 import json
