@@ -155,7 +155,7 @@ def test_what_failed_goes_on_in_the_next_job_and_what_is_complete_is_not_repeate
 def test_a_cancelled_benchmark_ends_and_the_others_go_on(campaign):
     go_on = campaign.folder / "go-on"
     campaign.begin({"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf"})
-    until(lambda: campaign.started("gone") and campaign.started("kept"))
+    until(lambda: (campaign.paths("gone").artifacts / "deaf").exists() and campaign.started("kept"))
     assert campaign.status("gone").state is BenchmarkState.RUNNING
     request = cancel.CancelRequest(record=campaign.record, benchmark=f"{MODEL}.gone", by="ada", within=30)
     report = cancel.cancel(request, campaign)

@@ -95,8 +95,8 @@ gym_driver_environment() {
   gym_export driver "${GYM_DRIVER_ENV[@]}" || exit 1
 }
 
-# gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, signals the
-# step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
+# gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, or a benchmark
+# among others is cancelled, signals the step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
 gym_watch() {
   local _kind=$1 _passed_on='' _until='' _step=driver _log _pid
   [[ $_kind != prepare && $_kind != install ]] || _step=$_kind
@@ -116,8 +116,13 @@ gym_watch() {
     if [[ -n $gym_asked && $_passed_on != "$gym_asked" && -z $gym_dead ]]; then
       _passed_on=$gym_asked
       gym_pass_on "$_kind" "$_pid"
+      # A scheduler ends what is deaf, but not one benchmark of a job that others share.
+      if [[ $gym_asked == stop && -n ${gym_shared-} ]]; then
+        gym_look_at_clock
+        _until=$((gym_clock + NEMO_GYM_DRAIN_SECONDS))
+      fi
     fi
-    if [[ -n $_until ]] && { ! gym_is_before "$_until" || [[ $gym_asked == stop ]]; }; then
+    if [[ -n $_until ]] && { ! gym_is_before "$_until" || [[ -n $gym_dead && $gym_asked == stop ]]; }; then
       gym_end_step "$_pid"
     fi
     [[ -z ${GYM_NOTIFY-} || $_kind != run ]] || gym_notify_tick

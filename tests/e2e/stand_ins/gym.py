@@ -87,6 +87,7 @@ while words:
     elif action == "deaf":
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
+        (here / "deaf").touch()
         time.sleep(600)
     elif action == "exit":
         status = int(value)
