@@ -37,7 +37,7 @@ class Policy:
         return {"output": self.answers.pop(0), "status": "completed", "usage": self.usage} | self.more
 
     async def score(self, *_: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("an agent with tools asks for no likelihoods")
 
 
 class Tools:

@@ -27,7 +27,7 @@ class Policy:
         return self.answers.pop(0)
 
     async def score(self, context: Any, continuation: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("an agent with tools asks for no likelihoods")
 
 
 class ScriptedWorld:

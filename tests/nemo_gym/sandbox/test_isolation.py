@@ -102,7 +102,7 @@ tried("system", lambda: open("/usr/x", "w"))
 tried("root", lambda: open("/x", "w"))
 tried("devices", lambda: open("/dev/x", "w"))
 tried("kernel", lambda: open("/proc/sys/kernel/core_pattern", "w").write("|/x"))
-tried("own folder", lambda: open("/work/x", "w").write("ab"))
+tried("own folder", lambda: open("x", "w").write("ab"))
 tried("temporary", lambda: open("/tmp/x", "w").write("ab"))
 tried("shared memory", lambda: open("/dev/shm/x", "w").write("ab"))
 tried("namespace", lambda: subprocess.run(["unshare", "-U", "true"], stderr=-3).returncode)
@@ -153,7 +153,7 @@ TOO_MUCH = {
     "forks": ("processes", "import os\nwhile True:\n try: os.fork()\n except OSError: pass"),
     "output": ("output", "import sys\nfor _ in range(1024): sys.stdout.buffer.write(bytes(2**20))"),
     "errors": ("output", "import sys\nfor _ in range(1024): sys.stderr.buffer.write(bytes(2**20))"),
-    "files": ("disk", "n = 0\nwhile True:\n n += 1; open(f'/work/{n}', 'wb').write(bytes(2**20))"),
+    "files": ("disk", "n = 0\nwhile True:\n n += 1; open(f'{n}', 'wb').write(bytes(2**20))"),
     "empty files": ("disk", "n = 0\nwhile True:\n n += 1; open(f'/tmp/{n}', 'wb').close()"),
     "depth": ("disk", "import os\nwhile True: os.mkdir('d'); os.chdir('d')"),
     "nameless": (

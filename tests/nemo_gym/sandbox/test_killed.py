@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.sandbox.launching import WORK
 from nemo_gym.sandbox.scratch import Scratch
 from nemo_runs.processes import process_table
 
@@ -62,7 +63,7 @@ def test_nothing_is_left_when_the_opener_is_killed(kind: str, tmp_path: Path) ->
     with opener.stdout:
         assert opener.stdout.readline() == b"up\n"
         assert len(running(number)) >= 2
-        assert list(tmp_path.glob("gym-sandbox-*/*/work/f"))
+        assert list(tmp_path.glob(f"gym-sandbox-*/*/{WORK}/f"))
         opener.kill()
     opener.wait()
     until(lambda: running(number) == [])

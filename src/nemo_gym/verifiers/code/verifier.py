@@ -102,7 +102,7 @@ class CodeVerifier:
         try:
             async with self._at_once, self.sandbox.open() as session:
                 files = {_WORKER.name: _WORKER.read_bytes()}
-                argv = ["python3", "-I", f"/work/{_WORKER.name}"]
+                argv = ["python3", "-I", _WORKER.name]
                 done = await session.run(argv, stdin=json.dumps(job).encode(), files=files)
         except SandboxError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
