@@ -4,13 +4,13 @@ import gzip
 import hashlib
 import importlib.util
 import json
-import shutil
 import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.real_programs import needs_bwrap
 from tests.verifier_answers import verdicts
 
 from nemo_gym.errors import DataError
@@ -94,7 +94,7 @@ def test_what_is_asked_and_where_it_comes_from() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
+@needs_bwrap
 def test_canonical_solutions_pass_however_they_are_answered_and_broken_ones_fail() -> None:
     answers = []
     for row in PROBLEMS:

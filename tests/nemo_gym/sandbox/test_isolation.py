@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.real_programs import needs_bwrap
 
 from nemo_gym.sandbox.bare import Bare
 from nemo_gym.sandbox.bubblewrap import Bubblewrap
@@ -27,7 +27,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap"),
+    needs_bwrap,
 ]
 
 

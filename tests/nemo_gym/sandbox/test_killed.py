@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.real_programs import needs_bwrap
 
 from nemo_gym.sandbox.launching import WORK
 from nemo_gym.sandbox.scratch import Scratch
@@ -49,10 +49,8 @@ def until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bubblewrap", "none"])
+@pytest.mark.parametrize("kind", [pytest.param("bubblewrap", marks=needs_bwrap), "none"])
 def test_nothing_is_left_when_the_opener_is_killed(kind: str, tmp_path: Path) -> None:
-    if kind == "bubblewrap" and shutil.which("bwrap") is None:
-        pytest.skip("needs the program bwrap")
     number = 500_000 + int(time.time()) % 100_000
     opener = subprocess.Popen(
         [sys.executable, "-c", OPENER.replace("NUMBER", str(number)), kind],

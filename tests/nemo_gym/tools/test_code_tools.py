@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.real_programs import needs_bwrap
 
 from nemo_gym.sandbox.protocol import Completed, SandboxProbe
 from nemo_gym.sandbox.registry import load_sandbox
@@ -37,7 +37,7 @@ def test_output_errors_and_end_are_one_text(ended: dict[str, Any], text: str, er
 
 @pytest.mark.slow
 @pytest.mark.services
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
+@needs_bwrap
 def test_code_of_the_model_runs_in_a_sandbox_and_its_files_are_kept(with_tools: Any, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("secret")
     found: SandboxProbe = asyncio.run(load_sandbox().probe())

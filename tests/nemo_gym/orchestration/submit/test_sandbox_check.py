@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import pytest
+from tests.real_programs import needs_bwrap
 
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
 from nemo_gym.orchestration.submit import sandbox_check
@@ -19,7 +19,7 @@ def found(verifier: dict[str, Any], *, elsewhere: str | None = None, on_nodes: b
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
+@needs_bwrap
 def test_a_sandbox_that_works_is_named_with_what_holds_its_limits() -> None:
     (finding,) = found({"type": "several", "score": "a", "verifiers": {"a": CODE, "b": {"type": "match"}}})
     assert (finding.verdict, finding.about) == (FindingLevel.OK, "sandbox")

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from typing import Any
 
 import pytest
+from tests.real_programs import needs_bwrap
 from tests.verifier_answers import spoken, verdicts
 
 from nemo_gym.errors import ConfigError
@@ -16,8 +16,6 @@ from nemo_gym.verifiers.registry import graded_with, load_verifier, start_verifi
 ROW = {"test": "def check(f):\n    assert f(2, 3) == 5\n", "entry_point": "add"}
 SPEC: dict[str, Any] = {"type": "code", "call": "check({entry_point})"}
 RIGHT = "def add(a, b):\n    return a + b"
-
-needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs the program bwrap")
 
 
 def block(code: str) -> str:
