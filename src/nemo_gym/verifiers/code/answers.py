@@ -9,7 +9,7 @@ from typing import Literal
 
 Extract = Literal["last_block", "first_block", "completion"]
 
-_FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[^\n`]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"", "python", "python3", "py", "py3"})
 
 
@@ -30,14 +30,19 @@ def code_in(answer: str, how: Extract, entry_point: str | None) -> str | None:
 
 
 def blocks(answer: str) -> Iterator[tuple[str, str]]:
-    """First word behind the fence and text of each block; one that is not closed ends with the answer."""
-    at = 0
+    """First word behind the fence and text of each block; one that is not closed ends with the answer.
+
+    What a fence is indented by, in a list say, is taken off the lines of its block. Lines end with ``\\n``.
+    """
+    answer, at = answer.replace("\r\n", "\n"), 0
     while opening := _FENCE.search(answer, at):
         fence = opening["fence"]
         closing = re.compile(rf"^[ \t]*{re.escape(fence[0])}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
         end = closing.search(answer, opening.end())
         words = opening["language"].split()
         text = answer[opening.end() + 1 : end.start() if end else len(answer)]
+        if indent := len(opening["indent"]):
+            text = re.sub(rf"^[ \t]{{1,{indent}}}", "", text, flags=re.MULTILINE)
         yield words[0].lower() if words else "", text
         if end is None:
             return

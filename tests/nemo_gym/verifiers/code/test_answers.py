@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from nemo_gym.verifiers.code.answers import code_in, program_of
 
 FUNCTION = "def add(a, b):\n    return a + b\n"
+IN_A_LIST = indent(f"```python\n{FUNCTION}```\n", "   ")
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,9 @@ FUNCTION = "def add(a, b):\n    return a + b\n"
         (f"~~~~python title=x\n{FUNCTION}~~~~", "last_block", FUNCTION),
         (f"````python\ns = '''\n```\n'''\n{FUNCTION}````", "last_block", f"s = '''\n```\n'''\n{FUNCTION}"),
         (f"```python\n{FUNCTION}```\n```bash\npip install x\n```", "last_block", FUNCTION),
+        (f"So:\n```python\n{FUNCTION}```\nDone.".replace("\n", "\r\n"), "last_block", FUNCTION),
+        (f"1. So:\n{IN_A_LIST}2. Done.", "last_block", FUNCTION),
+        ("- So:\n\t```\n\tif a:\n\t    b\n  c\n\t```", "last_block", "if a:\n    b\n c\n"),
         ("```bash\nls\n```", "last_block", None),
         (FUNCTION, "last_block", FUNCTION),
         ("  return a + b\n", "completion", "  return a + b\n"),

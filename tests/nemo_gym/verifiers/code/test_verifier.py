@@ -55,6 +55,15 @@ def test_code_that_passes_its_tests_is_right_and_all_other_code_says_why_not() -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["none", pytest.param("bubblewrap", marks=needs_bwrap)])
+def test_each_kind_of_sandbox_finds_the_same_answer_right(kind: str) -> None:
+    answers = [(ROW, block(RIGHT)), (ROW, block(RIGHT.replace("+", "-")))]
+    found = verdicts({**SPEC, "sandbox": {"type": kind, "seconds": 60}}, answers)
+    ends = [(verdict.reward, verdict.fields["code_result"]["end"]) for verdict in found]
+    assert ends == [(1.0, "passed"), (0.0, "tests failed")]
+
+
+@pytest.mark.slow
 def test_a_sandbox_that_breaks_grades_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     verifier = load_verifier({**SPEC, "sandbox": {"type": "bubblewrap"}})
     monkeypatch.setattr("nemo_gym.sandbox.bubblewrap.program", lambda name: "/bin/false")
