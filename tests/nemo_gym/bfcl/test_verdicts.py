@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import json
 import os
 import random
@@ -182,6 +183,18 @@ def test_what_breaks_a_world_is_wrong_and_does_not_reach_the_machine(
     broken = Episode(spoken(""), fields={SAID: ends, BROKEN: "a call took more than 60 s"})
     verdict = asyncio.run(verifier.verify(Task(0, 0, row), broken))
     assert (verdict.reward, verdict.fields["error"]) == (0, "a call took more than 60 s")
+
+
+def test_a_checker_that_is_killed_leaves_no_folder_behind(
+    rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (row,) = some(rows, "simple_python", 1)
+    (verdict,) = our_verdicts([(row, right_calls(row))])
+    gc.collect()  # whoever forgets the verifier kills its processes
+    assert verdict.reward == 1
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_rows_of_another_version_are_refused(rows: list[dict[str, Any]]) -> None:

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import types
 
-os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp()
+RESULTS = tempfile.TemporaryDirectory()  # goes when this process ends
+os.environ["BFCL_PROJECT_ROOT"] = RESULTS.name
 UNUSED = {"numpy", "pandas", "tqdm", "dotenv", "openai", "overrides", "tree_sitter", "tree_sitter_java",
           "tree_sitter_javascript"}  # fmt: skip
 

@@ -7,9 +7,8 @@ that are text. Modules that hold just that replace them; everything else is the 
 
 from __future__ import annotations
 
-import atexit
+import importlib
 import os
-import shutil
 import sys
 import tempfile
 from types import ModuleType, SimpleNamespace
@@ -31,10 +30,11 @@ def _refuse(*_arguments: Any) -> Any:
 
 
 def use_package() -> None:
-    """Make the package importable. It makes folders when it is imported, which go when this process ends."""
-    folder = tempfile.mkdtemp(prefix="gym-bfcl-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["BFCL_PROJECT_ROOT"] = folder
+    """Make the package importable. It makes folders for results, which nothing here writes: they go at once,
+    since a process that is killed can remove nothing later."""
+    with tempfile.TemporaryDirectory(prefix="gym-bfcl-") as folder:
+        os.environ["BFCL_PROJECT_ROOT"] = folder
+        importlib.import_module("bfcl_eval.constants.eval_config")
     mapping = {MODEL: SimpleNamespace(underscore_to_dot=True)}
     _stand_in("bfcl_eval.constants.model_config", MODEL_CONFIG_MAPPING=mapping)
     _stand_in("bfcl_eval.model_handler.parser.java_parser", parse_java_function_call=_refuse)
