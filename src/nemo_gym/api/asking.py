@@ -26,7 +26,7 @@ _NAME = "questions"
 """What a benchmark is called that is made of rows in memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The arguments that say which questions are asked, and how answers are graded."""
 
@@ -50,7 +50,8 @@ class Asked:
         return RolloutPaths(path) if path.suffix == ".jsonl" else default_output(path)
 
     def request(self, options: Mapping[str, Any]) -> RunRequest:
-        """The request; ``options`` are those of `run_request.OPTIONS`. Writes rows that are in memory."""
+        """The request; ``options`` are of `run_request.OPTIONS`, beside the files. Writes rows in memory."""
+        _refuse_literal(options.get("model_api_key"))
         found = _found(self.questions, self.paths.output)
         files = [self.config] if isinstance(self.config, str | Path) else list(self.config)
         return RunRequest(
@@ -59,20 +60,20 @@ class Asked:
             name=found.get("name"),
             verifier=_verifier(self.verifier, guessed="rows" in found and not files),
             overrides=[
-                *settings_of({**options, "input_path": found.get("rows")}),
+                *settings_of(
+                    {**options, "input_path": found.get("rows"), "output_path": str(self.paths.output)}
+                ),
                 *_added({"benchmark.prompt.user": self.prompt, "benchmark.prompt.system": self.system}),
                 *_added(self.settings or {}),
             ],
         )
 
 
-def key_reference(reference: str | None) -> str | None:
-    """``host:VAR`` as it is; a literal key is refused."""
-    if reference is not None and not reference.startswith("host:"):
+def _refuse_literal(key: str | None) -> None:
+    if key is not None and not key.startswith("host:"):
         raise UsageError(
             "model_api_key: takes host:VAR, the environment variable that holds the key, never the key."
         )
-    return reference
 
 
 def _found(questions: Questions | None, output: Path) -> dict[str, str]:

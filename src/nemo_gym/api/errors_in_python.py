@@ -7,10 +7,20 @@ import re
 from collections.abc import Iterator
 
 from nemo_gym.errors import GymError
+from nemo_gym.rollouts.data.run_request import OPTIONS
 from nemo_runs.errors import RunsError
 
-_OPTION = re.compile(r"--([a-z][a-z-]*[a-z])")
-_IN_PYTHON = {"resume": "resume=True", "again": "again=True", "input": "questions"}
+_SAME = (*OPTIONS, "output", "verifier", "config", "only", "walltime")
+_ARGUMENTS = {name.replace("_", "-"): name for name in _SAME} | {
+    "again": "again=True",
+    "benchmark": "questions",
+    "input": "questions",
+    "label": "labels",
+    "resume": "resume=True",
+}
+"""Options of our commands, and the arguments that say the same."""
+_FOUND = re.compile(rf"`gym [^`]*`|(?<![\w/.-])--({'|'.join(_ARGUMENTS)})(?![\w-])")
+"""A whole command, in which options stay what they are, or an option by itself."""
 
 
 @contextlib.contextmanager
@@ -26,6 +36,9 @@ def in_words_of_python() -> Iterator[None]:
 
 
 def in_python(sentence: str) -> str:
-    """The sentence with arguments in place of options, and functions in place of commands."""
+    """The sentence with arguments in place of options, and functions in place of commands.
+
+    Options of other commands and of other programs, and names of files, stay as they are.
+    """
     named = sentence.replace("`gym eval reverify`", "nemo_gym.reverify")
-    return _OPTION.sub(lambda found: _IN_PYTHON.get(found[1], found[1].replace("-", "_")), named)
+    return _FOUND.sub(lambda found: _ARGUMENTS[found[1]] if found[1] else found[0], named)

@@ -186,8 +186,7 @@ def result_of(paths: RolloutPaths, name: str, *, state: str | None = None, detai
         coverage = summary.coverage if summary else None
         state = "unfinished"
         if coverage is not None:
-            whole = coverage.expected == coverage.measured + coverage.masked
-            state, detail = "complete" if whole else "incomplete", coverage.denominator
+            state, detail = "complete" if coverage.whole else "incomplete", coverage.denominator
     return EvalResult(
         run=output.run,
         benchmark=str(known.get("name") or name),

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from nemo_gym.api.asking import Asked, Grader, Questions, key_reference
+from nemo_gym.api.asking import Asked, Grader, Questions
 from nemo_gym.api.errors_in_python import in_python, in_words_of_python
 from nemo_gym.api.eval_results import EvalResult, result_of
 from nemo_gym.rollouts.collect.console import Console
@@ -79,48 +79,11 @@ def run(
 
     Raises `nemo_gym.errors.GymError` with one sentence for what keeps the run from starting or going on.
     """
-    asked = Asked(
-        questions=questions,
-        output=output,
-        verifier=verifier,
-        prompt=prompt,
-        system=system,
-        config=config,
-        settings=settings,
-    )
-    options = {
-        "model": model,
-        "model_url": model_url,
-        "output_path": str(asked.paths.output),
-        "limit": limit,
-        "num_repeats": num_repeats,
-        "concurrency": concurrency,
-        "temperature": temperature,
-        "top_p": top_p,
-        "max_output_tokens": max_output_tokens,
-        "split": split,
-        "resume": resume or None,
-    }
-    console = Console(None if progress else io.StringIO())
-    drain = Drain(signals=(signal.SIGINT,), leave=lambda _status: None)
-    drain.install()
-    try:
-        with in_words_of_python():
-            request = asked.request({**options, "model_api_key": key_reference(model_api_key)})
-
-            def collect() -> RunResult:
-                found = config_of(request, cwd=Path.cwd(), report=console.report)
-                return CollectorRun(
-                    found, drain=drain, console=console, clock=SystemClock(), function=asked.function
-                ).execute()
-
-            ended = _off_the_loop(collect, lambda: drain.ask(StopReason.INTERRUPT, signal.SIGINT.name))
-    finally:
-        drain.restore()
-    sentence = in_python(ended.end.sentence)
-    if drain.reason is StopReason.INTERRUPT:
-        raise KeyboardInterrupt(sentence)
-    return result_of(asked.paths, _name(asked), state=ended.end.state, detail=sentence)
+    asked = Asked(questions, output, verifier, prompt, system, config, settings)
+    options: dict[str, Any] = {"model": model, "model_url": model_url, "model_api_key": model_api_key}
+    options |= {"split": split, "limit": limit, "num_repeats": num_repeats, "concurrency": concurrency}
+    options |= {"temperature": temperature, "top_p": top_p, "max_output_tokens": max_output_tokens}
+    return _collected(asked, options | {"resume": resume or None}, _console(progress))
 
 
 def reverify(
@@ -140,18 +103,10 @@ def reverify(
     Replaced rows are kept beside the output. Raises `nemo_gym.errors.GymError` where the answers belong to
     something else, or the verifier fails on one of them: then nothing is replaced.
     """
-    asked = Asked(
-        questions=questions,
-        output=output,
-        verifier=verifier,
-        prompt=prompt,
-        system=system,
-        config=config,
-        settings=settings,
-    )
-    console = Console(None if progress else io.StringIO())
+    asked = Asked(questions, output, verifier, prompt, system, config, settings)
+    console = _console(progress)
     with in_words_of_python():
-        request = asked.request({"output_path": str(asked.paths.output)})
+        request = asked.request({})
 
         def grade() -> Reverified:
             found = config_of(request, cwd=Path.cwd(), report=console.report)
@@ -163,6 +118,34 @@ def reverify(
     found = result_of(asked.paths, _name(asked))
     console.report(f"{changed}; the old rows are kept in {done.superseded}")
     return found
+
+
+def _collected(asked: Asked, options: Mapping[str, Any], console: Console) -> EvalResult:
+    """What `run` returns, with Ctrl-C taken over in the meantime."""
+    drain = Drain(signals=(signal.SIGINT,), leave=lambda _status: None)
+    drain.install()
+    try:
+        with in_words_of_python():
+            request = asked.request(options)
+
+            def collect() -> RunResult:
+                found = config_of(request, cwd=Path.cwd(), report=console.report)
+                return CollectorRun(
+                    found, drain=drain, console=console, clock=SystemClock(), function=asked.function
+                ).execute()
+
+            ended = _off_the_loop(collect, lambda: drain.ask(StopReason.INTERRUPT, signal.SIGINT.name))
+    finally:
+        drain.restore()
+    sentence = in_python(ended.end.sentence)
+    if drain.reason is StopReason.INTERRUPT:
+        raise KeyboardInterrupt(sentence)
+    return result_of(asked.paths, _name(asked), state=ended.end.state, detail=sentence)
+
+
+def _console(progress: bool) -> Console:
+    """Standard error, or nothing that anybody sees."""
+    return Console(None if progress else io.StringIO())
 
 
 def _name(asked: Asked) -> str:

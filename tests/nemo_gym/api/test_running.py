@@ -149,7 +149,7 @@ def test_ctrl_c_leaves_a_run_that_the_same_call_finishes(in_a_loop: bool) -> Non
         ({"questions": [{"question": {1, 2}}]}, "questions[0]: cannot be written as JSON"),
         ({"questions": ["3 + 4?"]}, "questions[0]: must be a mapping of fields to values"),
         ({"questions": []}, "questions: holds no rows"),
-        ({"questions": "arithmetix"}, "benchmark: there is no benchmark arithmetix (did you mean"),
+        ({"questions": "arithmetix"}, "questions: there is no benchmark arithmetix (did you mean"),
         ({"questions": "none.jsonl", "verifier": "match"}, "none.jsonl"),
         ({"model_api_key": "sk-1"}, "model_api_key: takes host:VAR"),
         ({"settings": {"num_samples": 3}}, "num_samples"),
