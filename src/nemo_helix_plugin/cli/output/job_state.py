@@ -307,18 +307,31 @@ def _may_help(job: Record) -> bool:
 
 def next_command(job: Record) -> str:
     """The command that a person would most likely give next; nothing when there is none."""
-    status, name, workspace = (str(job.get(key) or "") for key in ("status", "name", "workspace"))
     verb = {
         "paused": "resume",
         "error": "rerun",
         "active": "watch",
         "queued": "watch",
         "pending": "watch",
-    }.get(status)
+    }.get(str(job.get("status")))
     if (
         verb is None
         or (is_reclaimed(job) and verb in {"resume", "rerun"})
         or (verb == "rerun" and not _may_help(job))
     ):
         return ""
-    return f"nemo jobs {verb} {name} --workspace {workspace}"
+    return _command(job, verb)
+
+
+def _command(job: Record, verb: str) -> str:
+    return f"nemo jobs {verb} {job.get('name') or ''} --workspace {job.get('workspace') or ''}"
+
+
+def how_it_goes_on(job: Record) -> str:
+    """What goes on with a job that has ended, and from where: a clause; nothing where nothing does."""
+    command = next_command(job)
+    if command:
+        return f"`{command}` {what_next(job)}"
+    helps = "" if is_reclaimed(job) else advice(job)
+    # an advice to name a checkpoint has another command, which does not go on from the newest one
+    return f"{helps}; the rerun {what_next(job)}" if f"`{_command(job, 'rerun')}`" in helps else helps

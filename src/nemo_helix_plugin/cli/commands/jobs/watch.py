@@ -212,13 +212,11 @@ def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
         return errors.EXIT_DONE
     kept = job_state.kept(job, datetime.now(UTC))
     storage = f"; its storage {'' if kept.startswith('was') else 'is '}{kept}" if kept else ""
-    next_command = job_state.next_command(job)
-    go_on = f"; `{next_command}` {job_state.what_next(job)}" if next_command else ""
+    how = job_state.how_it_goes_on(job)
+    go_on = f"; {how}" if how else ""
     if status == "paused":
         call.report(f"job '{name}' is paused{storage}{go_on}.")
         return errors.EXIT_PAUSED
     why = job_state.failure(job) or job_state.reason(job)
-    if not next_command and not job_state.is_reclaimed(job) and (helps := job_state.advice(job)):
-        go_on = f"; {helps}"
     call.report(f"job '{name}' ended in {status}{f': {why.rstrip(chr(46))}' if why else ''}{storage}{go_on}.")
     return errors.EXIT_LOCAL

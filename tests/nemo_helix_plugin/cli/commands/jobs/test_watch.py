@@ -142,14 +142,32 @@ def test_history_that_nobody_asked_for_stays_away_in_later_rounds():
     assert [fresh.takes(line("old", 29)), fresh.takes(line("new", 31))] == [False, True]
 
 
-def test_what_helps_is_said_in_place_of_a_command_that_does_not_yet(service, nemo):
-    helps = "free space and use `nemo jobs rerun rl-ffffffffffff --workspace default`"
+RERUN = f"`nemo jobs rerun {FAILED} --workspace default`"
+
+
+@pytest.mark.parametrize(
+    ("helps", "said"),
+    [
+        (f"free space and use {RERUN}", "; the rerun goes on from its checkpoint of step 120."),
+        # the rerun without a checkpoint goes on from the one that cannot be used
+        (f"name another one: {RERUN[:-1]} --checkpoint ID`", "--checkpoint ID`."),
+    ],
+)
+def test_what_helps_first_and_what_the_rerun_then_does_are_said_where_a_rerun_alone_does_not_help(
+    service, nemo, helps, said
+):
     service.jobs[FAILED]["error_details"] = {
         "message": "the disk is full",
         "advice": helps,
-        "rerun": "goes on",
+        "rerun": "goes on from its checkpoint of step 120",
         "rerun_after_change": True,
     }
     ran = nemo("jobs", "watch", FAILED)
     assert ran.status == 1
-    assert ran.err.rstrip().endswith(f"; {helps}.")
+    assert f"; {helps}" in ran.err
+    assert ran.err.rstrip().endswith(said)
+
+
+def test_where_a_rerun_never_helps_nothing_is_said_of_one(service, nemo):
+    service.jobs[FAILED]["error_details"] = {"advice": "halve the batch in a new job", "rerun": None}
+    assert nemo("jobs", "watch", FAILED).err.rstrip().endswith("; halve the batch in a new job.")
