@@ -207,6 +207,22 @@ class TestPausing:
         step = facts(Status.PAUSING, pause_requested_at=NOW - 1800 - decide.KILL_AFTER - 1, sent_seq=1)
         assert decide.decide(step, RUNNING, NOW, LIMITS) == Kill()
 
+    @pytest.mark.parametrize(
+        ("elapsed", "said"),
+        [
+            (1800.001, ", so its processes are ended by a signal"),
+            (
+                1800 + decide.KILL_AFTER + 1,
+                ", nor did a signal end it, so it is killed together with what watches it",
+            ),
+        ],
+    )
+    def test_what_did_not_answer_a_pause_is_said_while_it_is_ended_another_way(self, elapsed, said):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - elapsed, sent_seq=1)
+        decision = decide.decide(step, RUNNING, NOW, LIMITS)
+        unanswered = "did not save and leave within 1800 seconds of the pause"
+        assert decision.fallback == f"the step {step.name} {unanswered}{said}"
+
     def test_the_request_is_given_once_and_again_when_it_is_repeated(self):
         assert decide.decide(facts(Status.PAUSING), RUNNING, NOW, LIMITS) == RepeatControl(
             RequestControl.PAUSE

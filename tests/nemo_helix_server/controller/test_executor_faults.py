@@ -156,6 +156,18 @@ def test_a_cancel_that_is_not_answered_says_that_it_is_ended_another_way(two, ca
     assert len([one for one in caplog.messages if one.endswith(says)]) == 1
 
 
+def test_a_pause_that_is_not_answered_says_that_it_is_ended_another_way(two, caplog):
+    job = two.running("odd")
+    two.place.pause(job)
+    two.passes(2)
+    assert two.problem(job) is None
+    two.clock.advance(60 + 1)  # its pause deadline
+    two.passes(3)
+    says = "did not save and leave within 60 seconds of the pause, so its processes are ended"
+    assert says in two.problem(job)
+    assert len([one for one in caplog.messages if says in one]) == 1
+
+
 def test_what_an_executor_did_in_place_of_a_request_is_in_the_details_and_the_history(two):
     job = two.running("odd")
     two.place.cancel(job)
