@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_server.executors.base import RunObservation, RunState
-from nemo_helix_server.executors.slurm.on_cluster.succession import DISK_FULL, PLACE_TAKEN
+from nemo_helix_server.executors.slurm.on_cluster.succession import (
+    DISK_FULL,
+    NODE_FAILED,
+    PLACE_TAKEN,
+    fails_unexplained,
+)
 from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_runs.durations import duration_in_words
 from nemo_slurm.cluster import JobLook
@@ -65,7 +70,7 @@ def observe(
     ``unseen_for``: seconds for which the scheduler has answered that it has no such job; `None`: it has it.
     """
     if files.end is not None:
-        return _ended(files, files.end, seen)
+        return _ended(files, files.end, seen, now)
     if files.given_up:
         return RunObservation(RunState.LOST, never_started=True, reason="was given up before it started")
     if not files.submitted:
@@ -145,18 +150,22 @@ def _waits(seen: JobLook) -> str:
     return f"{text} (`{command}`)" if command else text
 
 
-def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObservation:
+def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None, now: float) -> RunObservation:
     if end.never_started:
         return RunObservation(RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason)
+    if _awaits_the_job(files, end, seen, now):
+        return RunObservation(
+            RunState.UNKNOWN, started_at=files.started_at, reason="how its job ended is awaited"
+        )
     taken = _taken(files, seen)
-    if files.replaced and end.exit_status not in {0, names.EXIT_PAUSED}:
-        # a process that finds itself replaced ends with an error of its own, which is no end of the step
+    if _failed_with_its_place(files, end, seen):
         return RunObservation(
             RunState.LOST,
             started_at=end.started_at,
             ended_at=end.ended_at,
             interrupted=taken,
             failed_nodes=_failed_nodes(files, seen),
+            notice=_notice(files, taken),
             reason=taken,
         )
     if not taken and end.stopped and not files.stop_asked:
@@ -179,6 +188,21 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
         notice=_notice(files, taken),
         reason=end.reason,
     )
+
+
+def _failed_with_its_place(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> bool:
+    """Whether a command failed only since it lost its place, by an error of its own: no end of its step."""
+    if files.replaced:  # a process that finds itself replaced fails
+        return end.exit_status not in {names.EXIT_DONE, names.EXIT_PAUSED}
+    return _is(seen, NODE_FAILED) and fails_unexplained(end)
+
+
+def _awaits_the_job(files: RunRecord, end: ExitRecord, seen: JobLook | None, now: float) -> bool:
+    """Whether one of several nodes may have failed: the scheduler says it only once the job is over."""
+    known = seen is not None and seen.state is not None and has_ended(seen.state)
+    settled = known or files.replaced or files.stop_asked
+    lately = abs(now - end.ended_at) < FILES_LAG  # its node may have another clock
+    return _has_several(files.nodes) and not settled and fails_unexplained(end) and lately
 
 
 def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
@@ -260,8 +284,12 @@ def _notice(files: RunRecord, taken: str) -> Allocation | None:
 
 def _failed_nodes(files: RunRecord, seen: JobLook | None) -> tuple[str, ...]:
     """The node whose failure ended a run; of several, which one it was is not known."""
-    single = bool(files.nodes) and not set("[,") & set(files.nodes)
-    return (files.nodes,) if single and (_is(seen, "NODE_FAIL") or _is(seen, "BOOT_FAIL")) else ()
+    single = bool(files.nodes) and not _has_several(files.nodes)
+    return (files.nodes,) if single and (_is(seen, NODE_FAILED) or _is(seen, "BOOT_FAIL")) else ()
+
+
+def _has_several(nodes: str) -> bool:
+    return bool(set("[,") & set(nodes))
 
 
 def _is(seen: JobLook | None, name: str) -> bool:

@@ -267,6 +267,43 @@ def test_what_a_replaced_process_ends_with_is_no_failure_of_the_step(seen):
     assert (done.state, done.exit_status) == (RunState.EXITED, 0)
 
 
+@pytest.mark.parametrize("nodes", ["n[1-2]", "n1,n2", "n1"])
+@pytest.mark.parametrize("status", [1, 143])
+def test_a_command_that_fails_together_with_a_node_has_lost_its_place(nodes, status):
+    files = RunRecord(submitted=True, claimed_at=4.0, nodes=nodes, end=end(status))
+    seen = observe(files, look("NODE_FAIL"), NOW)
+    assert (seen.state, seen.interrupted, seen.ended_at) == (RunState.LOST, "its node failed", 2.0)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        end(0),
+        *(end(status) for status in (2, 3, 4, 5, 75)),
+        end(1, disk_full=True),
+        end(137, signal=9, out_of_memory=True),
+    ],
+)
+def test_what_says_why_it_ended_counts_also_where_a_node_failed(own):
+    files = RunRecord(submitted=True, claimed_at=4.0, nodes="n[1-2]", end=own)
+    seen = observe(files, look("NODE_FAIL"), NOW)
+    assert (seen.state, seen.exit_status) == (RunState.EXITED, own.exit_status)
+
+
+RUNNING, COMPLETING = (look(state, settled=False, ended_at=None) for state in ("RUNNING", "COMPLETING"))
+
+
+@pytest.mark.parametrize("seen", [None, RUNNING, COMPLETING])
+def test_why_one_of_several_nodes_left_is_not_known_before_the_job_is_over(seen):
+    failed = RunRecord(submitted=True, claimed_at=4.0, nodes="n[1-2]", end=end(1, ended_at=NOW - 5))
+    assert observe(failed, seen, NOW).state is RunState.UNKNOWN
+    assert observe(failed, look("FAILED"), NOW).state is RunState.EXITED
+    assert observe(failed, seen, NOW + FILES_LAG).state is RunState.EXITED
+    assert observe(replace(failed, nodes="n1"), seen, NOW).state is RunState.EXITED
+    for own in (end(5, ended_at=NOW - 5), end(143, stopped=True, ended_at=NOW - 5)):
+        assert observe(replace(failed, end=own), seen, NOW).state is RunState.EXITED
+
+
 @pytest.mark.parametrize("claimed_at", [None, 4.0])
 def test_an_allocation_that_found_no_room_for_its_end_says_so_by_its_exit_status(claimed_at):
     files = RunRecord(submitted=True, claimed_at=claimed_at)

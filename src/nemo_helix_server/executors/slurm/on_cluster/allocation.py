@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         return NOT_STARTED
     (run / folders.SECRETS).unlink(missing_ok=True)
     end = run_files.read_end(run)
-    if end is None or succession.is_final(end, run):
+    if end is None or succession.is_final(end, run, order["nodes"]):
         succession.give_up_successor(run, order, fence)
     return end.exit_status if end is not None else 1
 

@@ -40,6 +40,18 @@ PLACE_TAKEN = {
     "REVOKED": "its allocation was revoked",
 }
 """Ends of a job that say nothing of its command: another allocation may go on."""
+NODE_FAILED = "NODE_FAIL"
+_SAYS_WHY = frozenset(
+    {
+        names.EXIT_DONE,
+        names.EXIT_BAD_SPEC,
+        names.EXIT_ENGINE_UNAVAILABLE,
+        names.EXIT_CHECKPOINT_UNUSABLE,
+        names.EXIT_DIVERGED,
+        names.EXIT_PAUSED,
+    }
+)
+"""Exit statuses by which the contract of trainers says how it ended."""
 _REQUEUED = "REQUEUED"
 _GOES_ON = frozenset({*PLACE_TAKEN, _REQUEUED})
 
@@ -137,7 +149,20 @@ def _ended_for_good(before: Predecessor) -> str | None:
     if end.exit_status == names.EXIT_PAUSED or end.stopped:
         return None
     taken = before.state.split()[0] if before.state else ""
+    if taken == NODE_FAILED and fails_unexplained(end):
+        return None
     return None if end.signal and taken in _GOES_ON else f"its command {end.reason}"
+
+
+def fails_unexplained(end: run_files.ExitRecord) -> bool:
+    """Whether a command failed by itself, and nothing says why.
+
+    When a node fails, what is left of a command on the other nodes fails, and so does the ``srun`` that
+    started it on all of them.
+    """
+    ended = end.stopped or end.timed_out or end.signal != 0
+    explained = end.out_of_memory or end.disk_full or end.exit_status in _SAYS_WHY
+    return not ended and not explained
 
 
 def queue(
@@ -262,11 +287,15 @@ def judge(run: Path, order: Mapping[str, Any], newest: int) -> str | None:
     return verdict(found, order["chain"], newest)
 
 
-def is_final(end: run_files.ExitRecord, run: Path) -> bool:
-    """Whether a start's end needs no further allocation: it is done, has failed, or was asked to end."""
+def is_final(end: run_files.ExitRecord, run: Path, nodes: int = 1) -> bool:
+    """Whether a start's end needs no further allocation: it is done, has failed, or was asked to end.
+
+    Whether one of several nodes has failed is not known yet: the next allocation finds it out.
+    """
     if _wants_pause(run) or run_files.read_stop(run) is not None:
         return True
-    return not (end.exit_status == names.EXIT_PAUSED or end.stopped)
+    with_a_node = nodes > 1 and fails_unexplained(end)
+    return not (end.exit_status == names.EXIT_PAUSED or end.stopped or with_a_node)
 
 
 def give_up_successor(run: Path, order: Mapping[str, Any], fence: Fence) -> None:

@@ -40,6 +40,9 @@ def end(status=0, **more):
         (Predecessor(state="PREEMPTED"), True),
         (Predecessor(state="NODE_FAIL"), True),
         (Predecessor(end=end(137, signal=9), state="NODE_FAIL"), True),
+        (Predecessor(end=end(1), state="NODE_FAIL"), True),
+        (Predecessor(end=end(5), state="NODE_FAIL"), False),
+        (Predecessor(end=end(1, disk_full=True), state="NODE_FAIL"), False),
         (Predecessor(end=end(137, signal=9), state="OUT_OF_MEMORY"), False),
         (Predecessor(end=end(1)), False),
         (Predecessor(end=end(1), state="TIMEOUT"), False),
@@ -172,6 +175,24 @@ def test_a_job_that_does_not_carry_the_token_is_left_alone(run, scheduler):
     (scheduler / "squeue.out").write_text("somebody else's\n")
     succession.give_up_successor(run, order_of(run), FREE)
     assert "scancel" not in (scheduler / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("ended", "nodes", "final"),
+    [
+        (end(1), 1, True),
+        (end(1), 2, False),
+        (end(5), 2, True),
+        (end(0), 2, True),
+        (end(137, signal=9), 2, True),
+        (end(143, signal=15, stopped=True), 1, False),
+        (end(75), 1, False),
+    ],
+)
+def test_a_successor_is_kept_until_it_is_known_whether_one_of_several_nodes_failed(run, ended, nodes, final):
+    assert succession.is_final(ended, run, nodes) is final
+    run_files.write_stop(run, run_files.StopRequest(5, False))
+    assert succession.is_final(ended, run, nodes)
 
 
 def test_a_pause_is_honoured_by_the_successor_too(run):
