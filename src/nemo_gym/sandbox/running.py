@@ -103,10 +103,12 @@ class RunningProgram:
                 start_new_session=True,
                 limit=max(_BLOCK, limits.output_bytes),
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:
             if reader is not None:
                 os.close(reader)
-            raise SandboxError(f"the sandbox cannot be started: {error}") from error
+            if isinstance(error, OSError | ValueError):
+                raise SandboxError(f"the sandbox cannot be started: {error}") from error
+            raise
         finally:
             for descriptor in numbers.values():
                 os.close(descriptor)

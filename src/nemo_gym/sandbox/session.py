@@ -53,19 +53,16 @@ class FolderSession:
             await asyncio.to_thread(self._write, files)
         program = await self._begin(argv, bounds)
         out, err = KeptOutput(bounds.output_bytes), KeptOutput(bounds.output_bytes)
+        reading = [
+            asyncio.create_task(program.keep(program.stdout, out)),
+            asyncio.create_task(program.keep(program.stderr, err)),
+        ]
         feeding = asyncio.create_task(program.feed(stdin))
         try:
-            async with asyncio.TaskGroup() as group:
-                reading = [
-                    group.create_task(program.keep(program.stdout, out)),
-                    group.create_task(program.keep(program.stderr, err)),
-                ]
-                await program.ended(*reading)
+            await program.ended(*reading)
             return await self._completed(program, out, err)
         finally:
-            program.kill()
-            feeding.cancel()
-            self._live.discard(program)
+            await asyncio.shield(self._end(program, feeding, *reading))
 
     async def start(self, argv: Sequence[str], *, limits: Limits | None = None) -> StartedProgram:
         """See the protocol."""
@@ -98,12 +95,28 @@ class FolderSession:
         self._live.add(program)
         return program
 
+    async def _end(self, program: RunningProgram, *tasks: asyncio.Task[None]) -> None:
+        """Give up what still serves a program; one that was left before its end is ended."""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if program not in self._live:
+            return
+        program.kill()
+        with contextlib.suppress(SandboxError):
+            streams = (program.stdout, program.stderr)
+            rest = [asyncio.create_task(program.keep(stream, KeptOutput(0))) for stream in streams]
+            await program.ended(*rest)
+            await program.settled()
+        self._live.discard(program)
+
     async def _completed(self, program: RunningProgram, out: KeptOutput, err: KeptOutput) -> Completed:
         seconds = program.seconds
         try:
             status, limit = await program.settled()
         except SandboxBrokeError as error:
             raise SandboxError(f"{error}: {end_of_output(bytes(err.kept)) or 'it said nothing'}") from error
+        self._live.discard(program)
         truncated = out.truncated or err.truncated
         return Completed(status, bytes(out.kept), bytes(err.kept), seconds, limit, truncated)
 
