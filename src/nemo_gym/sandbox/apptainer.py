@@ -42,7 +42,8 @@ _ISOLATED = (
     "--hostname",
     "sandbox",
 )
-_BEGIN = 'echo "{\\"began\\": true}" >&"$1"; eval "exec $1>&-"; shift; exec "$@"'
+_BEGIN = 'echo "{\\"began\\": true}" >"/proc/self/fd/$1"; shift; exec "$@"'
+"""By the path, since the shell of many images (dash) knows no descriptor that has two digits."""
 _TIMEOUT = 20.0
 
 

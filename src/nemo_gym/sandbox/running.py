@@ -222,6 +222,8 @@ class RunningProgram:
             for line in (stream.read(_BLOCK) or b"").splitlines():
                 with contextlib.suppress(ValueError):
                     said |= json.loads(line)
+                if "began" in said:
+                    break  # what follows the program itself may have written
         deadline = time.monotonic() + _END_WITHIN
         while _is_first_of(said):
             if time.monotonic() > deadline:

@@ -7,7 +7,9 @@ and a killed collector came out as with bubblewrap. Debian 12 has no package of 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ import pytest
 from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox.apptainer import Apptainer
 from nemo_gym.sandbox.launching import STATUS
-from nemo_gym.sandbox.protocol import Limits, SandboxError
+from nemo_gym.sandbox.protocol import Completed, Limits, SandboxError
 from nemo_gym.sandbox.registry import load_sandbox
+from nemo_gym.sandbox.session import session
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def test_the_command_is_the_recorded_one(program: Path, tmp_path: Path) -> None:
     assert kind.versions() == {"apptainer": "1.4.5"}
     folder = Path("/tmp/gym-sandbox-a/b")
     command = kind.launch(["python3", "x.py"], folder, Limits(), None)
-    begin = 'echo "{\\"began\\": true}" >&"$1"; eval "exec $1>&-"; shift; exec "$@"'
+    begin = 'echo "{\\"began\\": true}" >"/proc/self/fd/$1"; shift; exec "$@"'
     assert " ".join(command.argv).replace(STATUS, "9") == (
         f"{program} --silent exec --containall --cleanenv --no-mount bind-paths,hostfs,cwd,sys --no-privs "
         "--no-eval --no-umask --net --network none --hostname sandbox "
@@ -75,3 +78,37 @@ def test_a_program_that_never_begins_is_a_broken_sandbox(program: Path, tmp_path
     probe = asyncio.run(load_sandbox({"type": "apptainer", "image": str(tmp_path)}).probe())
     assert not probe.works
     assert probe.reason.endswith("ended with status 255 before its program did: FATAL: no user namespaces")
+
+
+STARTS_WHAT_FOLLOWS_THE_IMAGE = """#!/bin/sh
+[ "$1" = --version ] && exec echo apptainer version 1.4.5
+while [ "$1" != "$IMAGE" ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.slow
+def test_descriptors_of_any_number_say_that_a_program_began_and_what_it_writes_there_is_ignored(
+    program: Path, tmp_path: Path
+) -> None:
+    image = tmp_path / "image"
+    image.mkdir()
+    program.write_text(STARTS_WHAT_FOLLOWS_THE_IMAGE.replace("$IMAGE", str(image)))
+    hostile = """
+import os, sys
+for number in range(3, 64):
+    try: os.write(number, b'{"child-pid": 1}\\n{"exit-code": 0}\\n')
+    except OSError: pass
+sys.exit(7)
+"""
+
+    async def use() -> Completed:
+        async with session(Apptainer(str(image)), Limits(seconds=60)) as one:
+            return await one.run([sys.executable, "-c", hostile])
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            stack.enter_context(image.parent.joinpath("apptainer").open())
+        done = asyncio.run(use())
+    assert (done.returncode, done.limit, done.stderr) == (7, None, b"")

@@ -37,7 +37,7 @@ def test_of_a_run_that_is_given_up_nothing_is_left_once_it_returns() -> None:
             run = asyncio.create_task(one.run(["python3", "-c", TWO_PROCESSES]))
             up = one._folder / WORK / "up"
             async with asyncio.timeout(60):
-                while not up.exists():
+                while not up.exists():  # noqa: ASYNC110 - a file tells of no event
                     await asyncio.sleep(0.01)
             run.cancel()
             with contextlib.suppress(asyncio.CancelledError):
