@@ -59,15 +59,15 @@ class LowerLimit:
 
     def take(self, x: float, bet: float, most: float) -> None:
         """Take the next value; candidates above ``most`` are ruled out by others and need no capital."""
-        left = self._count - self._seen
-        scale, gone = self._count / (self._candidates * left), self._sum / left
+        left, step, rounding = self._count - self._seen, self._count / self._candidates, _ROUNDING * self._count
         capital, threshold = self._capital, self._threshold
         for at in range(self._first, min(self._candidates, math.ceil(most * self._candidates)) + 1):
-            mean = scale * at - gone
-            if mean <= 0.0:  # the values seen amount to more already, or every further one is 0
-                if mean < 0.0 or x > 0.0:
+            rest = step * at - self._sum  # what the values that are left amount to under this candidate
+            if rest <= rounding:  # nothing: every further one is 0, or those seen amount to more already
+                if rest < -rounding or x > rest + rounding:
                     self._first = at + 1
                 continue
+            mean = rest / left
             capital[at] *= 1.0 + min(bet, LARGEST_BET / mean) * (x - mean)
             if capital[at] >= threshold and at == self._first:
                 self._first = at + 1
@@ -162,4 +162,6 @@ class ConfidenceSequence:
 
     def _limits(self) -> tuple[float, float]:
         low, high = self._below.value, 1.0 - self._above.value
-        return (low, high) if low <= high else (self._below.certain, 1.0 - self._above.certain)
+        if low > high + _ROUNDING:
+            low, high = self._below.certain, 1.0 - self._above.certain
+        return low, max(low, high)

@@ -66,3 +66,15 @@ def test_what_failed_for_good_may_have_been_anything_and_decides_nothing():
     masked = Decider(1, half_width=0.1)
     assert masked.take([]) is None
     assert (masked.finding.score.mean, masked.finding.score.low, masked.finding.score.high) == (None, 0, 1)
+
+
+def test_runs_that_are_equal_are_so_however_their_scores_round():
+    own, other = (0.0, 1 / 3, 1 / 3, 2 / 3, 1.0), (1.0, 2 / 3, 1 / 3, 1 / 3, 0.0)
+    for first, second in ((own, other), (other, own)):
+        decider = Decider(5, reference=second)
+        for score in first:
+            decider.take([score])
+        found = decider.finding
+        assert found.outcome == "equal"
+        assert found.score.low <= found.score.high
+        assert found.difference.low <= found.difference.high == pytest.approx(0)
