@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import orjson
 
 from nemo_gym.rollouts.collect import event_loop, preflight
-from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
+from nemo_gym.rollouts.collect.collection import RunContext, RunOutcome, collect_into, end_of
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
-from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end, stopped_before_start
-from nemo_gym.rollouts.collect.model_check import found_model
+from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, stopped_before_start
+from nemo_gym.rollouts.collect.model_check import agent_facts, check_agent, found_model
 from nemo_gym.rollouts.collect.preflight import Prepared
-from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
 from nemo_gym.rollouts.collect.until_run import UntilRun, is_decided
 from nemo_gym.rollouts.judges.configured import prices_of
 from nemo_gym.rollouts.judges.models import opened_judges
@@ -30,15 +26,14 @@ from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.index_reader import nothing_to_ask
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.policy.backoff import RequestLimits
-from nemo_gym.rollouts.policy.client import HttpPolicy, PolicyError, open_session
-from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity
+from nemo_gym.rollouts.policy.client import HttpPolicy, open_session
+from nemo_gym.rollouts.policy.endpoint import ModelIdentity
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.policy.rate_limit import RateLimit
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_gym.verifiers.registry import graded_with
 from nemo_runs.clock import SecondsClock
-from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
     from nemo_gym.command_benchmark.results import CommandResults
@@ -47,35 +42,7 @@ if TYPE_CHECKING:
 QUICK_ROLLOUTS = 50_000
 """Results that are added up in a second or two."""
 
-_PROBED_ROWS = 100
-_NOT_OFFERED = frozenset({200, 400, 404, 405, 415, 422, 501})
-"""Statuses with which a server says that it has no such route or takes no such request, or answers it with
-something else."""
-_CANNOT_SCORE = (
-    "policy_base_url: the benchmark asks for likelihoods, and this server gives no log-probability for each "
-    "token of a prompt, as vLLM and `gym serve --likelihoods` do and llama.cpp's server does not"
-)
-
 _LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """What a run did, before it is added up."""
-
-    counts: Counts
-    tally: RunTally
-    resumed: int
-    seconds: float
-    """From the first request."""
-
-    @property
-    def rejected(self) -> str | None:
-        """Why further requests would all be refused, for their credentials or as such; else ``None``."""
-        tally = self.tally
-        if tally.failed and tally.rejections == tally.failed and not tally.new:
-            return tally.rejection
-        return tally.refusals.verdict if tally.refusals.lasting and not self.counts.recorded else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +89,7 @@ class CollectorRun:
             monotonic=clock.monotonic,
             stop=lambda: drain.sigterm_received or drain.poll(),
         )
+        self._context = RunContext(drain, console, clock, self._retries, self._disk_wait)
 
     def execute(self) -> RunResult:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
@@ -167,7 +135,7 @@ class CollectorRun:
         output = str(prepared.paths.output)
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
-        end = self._end(collected.counts)
+        end = end_of(collected.counts, self._config, self._drain)
         asked = self._drain.reason not in {None, *SERVER_STOPS} and end.status != 0
         if self._config.disable_aggregation or (asked and not self._quick(collected.counts)):
             return RunResult(end, None, output, collected)
@@ -206,12 +174,12 @@ class CollectorRun:
                     return None
                 facts = None
                 if ask:
-                    await self._probe(prepared, policy)
-                    facts = await _facts(prepared)
+                    await check_agent(prepared.agent, prepared.rows, policy)
+                    facts = await agent_facts(prepared.agent)
                 with self._open(prepared, model, facts, await asyncio.wrap_future(link)) as store:
                     until = UntilRun.open(store, self._config, report=self._console.report)
                     if ask or not store.to_ask or (until is not None and until.decided):
-                        return await self._collect_into(store, until, prepared, policy)
+                        return await collect_into(store, until, prepared, policy, self._context)
         return None
 
     def _rate_limit(self) -> RateLimit | None:
@@ -245,17 +213,6 @@ class CollectorRun:
             monotonic=self._clock.monotonic,
             report=self._console.report,
         )
-
-    async def _probe(self, prepared: Prepared, policy: HttpPolicy) -> None:
-        """Let the agent see whether the server can do what it will ask for. Raises `EndpointError`."""
-        probe = getattr(prepared.agent, "probe", None)
-        if probe is None:
-            return
-        try:
-            await probe((orjson.loads(line) for line in islice(prepared.rows(), _PROBED_ROWS)), policy)
-        except PolicyError as error:
-            if error.http_status in _NOT_OFFERED:
-                raise EndpointError(f"{_CANNOT_SCORE}: {str(error).rstrip('.')}.") from error
 
     def _open(
         self,
@@ -295,78 +252,6 @@ class CollectorRun:
             self._console.report(sentence)
         return store
 
-    async def _collect_into(
-        self, store: OutputStore, until: UntilRun | None, prepared: Prepared, policy: HttpPolicy
-    ) -> RunOutcome:
-        config, resumed, started = self._config, store.recorded, self._clock.monotonic()
-        before = store.reward_before
-        if not store.opened.fresh:
-            self._console.report(
-                f"resuming: {resumed:,} of "
-                f"{counted(store.expected, 'rollout has', 'rollouts have')} a result, "
-                f"{counted(store.to_ask, 'is', 'are')} to be run, {store.exhausted:,} failed for good."
-            )
-        if store.ungraded:
-            some = counted(store.ungraded, "answer is", "answers are")
-            self._console.report(
-                f"{some} stored without a grade; that is made up for first, without a request."
-            )
-        report = ProgressReport(
-            prepared.paths.progress,
-            self._console.show_progress(store.expected),
-            now_utc=self._clock.seconds,
-            monotonic=self._clock.monotonic,
-        )
-        collector = Collector(
-            store if until is None else until.store,
-            agent=prepared.agent,
-            verifier=prepared.verifier,
-            policy=policy,
-            drain=self._drain,
-            bounds=Bounds(
-                config.num_samples_in_parallel,
-                config.drain_margin_s,
-                config.walltime_margin_s,
-                config.dispatch_budget_s,
-            ),
-            own_service=config.policy_service_name is not None,
-            disk_wait=self._disk_wait,
-            on_tick=lambda _: report.tick(snapshot()),
-            report=self._console.report,
-            monotonic=self._clock.monotonic,
-            now=self._clock.seconds,
-        )
-
-        def snapshot() -> Snapshot:
-            expected = store.recorded if until is not None and until.decided else store.expected
-            found = collector.snapshot(expected, resumed, before)
-            return found if until is None else replace(found, until=until.sentence)
-
-        state = "failed"
-        gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again
-        try:
-            await collector.collect()
-            counts = _counts(store, collector.tally, until)
-            state = self._end(counts).state
-        finally:
-            gc.unfreeze()
-            report.finish(_with_state(snapshot(), state))
-            if until is not None:
-                until.store.close()
-            self._console.end_progress()
-            if retries := self._retries.sentence():
-                self._console.report(retries)
-        return RunOutcome(counts, collector.tally, resumed, self._clock.monotonic() - started)
-
-    def _end(self, counts: Counts) -> CollectionEnd:
-        return decide_end(
-            counts,
-            self._drain.reason,
-            max_attempts=self._config.max_rollout_attempts,
-            asked_by=self._drain.asked_by,
-            require_complete=self._config.require_complete,
-        )
-
     def _add_up(self, prepared: Prepared, collected: RunOutcome) -> Summary:
         from nemo_gym.rollouts.scores.aggregate import aggregate  # not before the first request
 
@@ -391,31 +276,6 @@ class CollectorRun:
                 prices=prices_of(config),
             )
         )
-
-
-async def _facts(prepared: Prepared) -> Mapping[str, str] | None:
-    """What the agent says that answers depend on besides its options. Raises `GymError`."""
-    facts = getattr(prepared.agent, "facts", None)
-    return None if facts is None else dict(await facts())
-
-
-def _counts(store: OutputStore, tally: RunTally, until: UntilRun | None) -> Counts:
-    return Counts(
-        store.expected,
-        store.recorded,
-        store.new,
-        store.exhausted,
-        final=store.final,
-        ungraded=store.ungradable,
-        answered=tally.answered,
-        waiting=store.ungraded,
-        judge_failures=tally.judge_failures,
-        decided=until.sentence if until is not None and until.decided else "",
-    )
-
-
-def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
-    return replace(snapshot, state=state)
 
 
 def _provenance() -> Mapping[str, Any]:

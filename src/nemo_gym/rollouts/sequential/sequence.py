@@ -59,7 +59,8 @@ class LowerLimit:
 
     def take(self, x: float, bet: float, most: float) -> None:
         """Take the next value; candidates above ``most`` are ruled out by others and need no capital."""
-        left, step, rounding = self._count - self._seen, self._count / self._candidates, _ROUNDING * self._count
+        left, step = self._count - self._seen, self._count / self._candidates
+        rounding = _ROUNDING * self._count
         capital, threshold = self._capital, self._threshold
         for at in range(self._first, min(self._candidates, math.ceil(most * self._candidates)) + 1):
             rest = step * at - self._sum  # what the values that are left amount to under this candidate
