@@ -58,7 +58,7 @@ async def collect_into(
     """Have asked and graded what the output lacks. Raises `nemo_gym.errors.GymError`."""
     console, clock, config = context.console, context.clock, prepared.config
     resumed, before, started = store.recorded, store.reward_before, clock.monotonic()
-    _say_what_is_there(store, console)
+    _report_recorded(store, console)
     report = ProgressReport(
         prepared.paths.progress,
         console.show_progress(store.expected),
@@ -100,7 +100,7 @@ def end_of(counts: Counts, config: RunConfig, drain: Drain) -> CollectionEnd:
     )
 
 
-def _say_what_is_there(store: OutputStore, console: Console) -> None:
+def _report_recorded(store: OutputStore, console: Console) -> None:
     if not store.opened.fresh:
         console.report(
             f"resuming: {store.recorded:,} of "
