@@ -13,7 +13,7 @@ from nemo_helix_server.jobs import advice, evidence
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.storage import start_remains
-from nemo_helix_server.storage.run_files import NOT_STARTED, StepRun
+from nemo_helix_server.storage.run_files import NO_PROGRAM, StepRun
 from nemo_helix_server.storage.trainer_files import TrainerFiles
 
 _LONGEST_LINE = 500
@@ -100,7 +100,7 @@ def _facts(
         disk_full=seen.disk_full,
         timed_out=seen.timed_out,
         lost=seen.state is RunState.LOST,
-        not_started=seen.reason.startswith(NOT_STARTED),
+        no_program=_no_program(seen.reason),
         environment_changed="image_digest_warning" in step.status_details,
         contract=mine or step.pausable,
         error_type=str(said.get("error_type")) if mine else None,
@@ -112,6 +112,11 @@ def _facts(
         job=context.job_name,
         workspace=context.workspace,
     )
+
+
+def _no_program(reason: str) -> str:
+    """The name of the program that could not be run, of the reason of such an end; of others nothing."""
+    return reason.removeprefix(NO_PROGRAM).rpartition(": ")[0] if reason.startswith(NO_PROGRAM) else ""
 
 
 def _shown(program: str) -> str:

@@ -8,6 +8,7 @@ shim that is gone without it was killed. Standard library and `nemo_runs` only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import math
 import os
@@ -24,6 +25,7 @@ from nemo_helix_server.executors.landlock import FileAccess, confine
 from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations, sizes
+from nemo_runs.durable import disk
 from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.leases.machine_leases import Pool
 from nemo_runs.processes import process_table, trees
@@ -47,6 +49,10 @@ _SHORTEST = 0.01
 What it has written meanwhile lies in its pipes.
 """
 _NOT_STARTED = 127
+_NO_PROGRAM = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ELOOP}
+)
+"""Errors of a name that is not one of a program, or of one that its user may not run."""
 _LIBC = trees.c_library()
 
 
@@ -134,8 +140,7 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         log = writer.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
         command = _start(order)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        reason = f"{run_files.NOT_STARTED}: {_explained(error)}"
-        return run_files.ExitRecord(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
+        return _not_begun(order, span, error)
     pump = _pump(order, log, command)
     watch = CommandWatch(Command(command, adopted=True), signals, order.time_limit_seconds)
     limits = _Limits(order, watch)
@@ -167,6 +172,16 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         stopped=limits.stopped,
         reason=limits.reason or ended.sentence,
         disk_full=log.is_full and ended.shell_status != 0,
+    )
+
+
+def _not_begun(order: ShimOrder, span: boot_clock.Span, error: Exception) -> run_files.ExitRecord:
+    """The end of a run whose command could not be run: by its own fault, or since something else is short."""
+    failed = error if isinstance(error, OSError) else OSError()
+    no_program = failed.filename == order.argv[0] and failed.errno in _NO_PROGRAM
+    reason = f"{run_files.NO_PROGRAM if no_program else 'could not begin: '}{_explained(error)}"
+    return run_files.ExitRecord(
+        _NOT_STARTED, 0, span.began, span.now(), False, False, False, reason, disk_full=disk.is_full(failed)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nemo_helix_server.jobs.advice import ADVICE, FailureKind, RerunHelps, advised
 from nemo_helix_server.jobs.states import StatusReason
@@ -25,8 +25,8 @@ class ExitFacts:
     timed_out: bool = False
     """The time limit of the step ended it."""
     lost: bool = False
-    not_started: bool = False
-    """Whether its command could not be run at all."""
+    no_program: str = ""
+    """What could not be run at all, such as its command or what was to start that; empty: it was run."""
     environment_changed: bool = False
     """The image or environment differs from the one that saved the checkpoint."""
     contract: bool = True
@@ -97,8 +97,9 @@ def _from_end(facts: ExitFacts) -> FailureCause | None:
         return _full_disk(facts)
     if facts.lost or facts.exit_status is None:
         return _cause(facts, FailureKind.LOST, "the workload is gone and left no exit status")
-    if facts.not_started:
-        return _cause(facts, FailureKind.NO_PROGRAM, f"{facts.program} cannot be run there")
+    if facts.no_program:
+        missing = replace(facts, program=facts.no_program)
+        return _cause(missing, FailureKind.NO_PROGRAM, f"{facts.no_program} cannot be run there")
     return None
 
 

@@ -32,8 +32,8 @@ SHIM_LOG = "shim.log"
 CONFIG_FOLDER = "config"
 CONFIG_FILE = "job_step_config.json"
 
-NOT_STARTED = "could not be started"
-"""What the reason of an end begins with whose command could not be run at all."""
+NO_PROGRAM = "could not be started: "
+"""What the reason of an end begins with whose command has no program that can be run; its name follows."""
 _RESERVED_BYTES = 4096
 """Of each file that is to be written though the disk is full: an end, a request."""
 _LAST_SECOND = 253_402_300_799

@@ -91,6 +91,22 @@ def test_a_missing_module_is_named_and_once_it_is_installed_a_rerun_completes(pl
     place.until(job, Status.COMPLETED)
 
 
+def test_a_command_that_is_no_program_is_named_and_one_that_is_there_is_not_to_be_made_one(place, tmp_path):
+    program = tmp_path / "program"
+    job = place.job(step([str(program)]))
+    said = failure(place, job)
+    assert said["message"].endswith(f"No such file or directory: {program} cannot be run there")
+    assert said["advice"].startswith(f"make {program} a program that can be run where the step runs and use")
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    place.rerun(job)
+    place.until(job, Status.COMPLETED)
+    long = place.job(shell(f"true {'x' * 200_000}"))
+    said = failure(place, long)
+    assert said["message"].endswith("Argument list too long")
+    assert "advice" not in said
+
+
 def test_a_full_disk_is_freed(place):
     job = place.job(training(20, 0.0, "--save-every", 5, "--fail-at", 12, "--fail-how", "disk"))
     said = failure(place, job)

@@ -105,6 +105,11 @@ def test_a_command_that_is_not_there_ends_with_127_and_says_so(executor, tmp_pat
     )
 
 
+def test_a_program_that_is_there_is_not_said_to_be_missing(executor, tmp_path):
+    seen = over(executor, start(executor, tmp_path, "/bin/sh", "-c", f"true {'x' * 200_000}"))
+    assert (seen.exit_status, seen.reason) == (127, "could not begin: /bin/sh: Argument list too long")
+
+
 def test_nothing_outlives_a_step_not_even_what_forked_twice_into_a_session_of_its_own(executor, tmp_path):
     script = (
         '(setsid sh -c "echo \\$\\$ >$FOLDER/pid; exec sleep 600" &) ; until [ -s $FOLDER/pid ]; do :; done'
