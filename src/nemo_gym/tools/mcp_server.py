@@ -104,6 +104,8 @@ class _Server:
         self._serving: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[ClientSession] | None = None
         self._leave = asyncio.Event()
+        self._has_ended = False
+        """Whether it ended by itself."""
         self._ended: Completed | None = None
         self.title = f"the MCP server {' '.join(command)}"
 
@@ -171,13 +173,16 @@ class _Server:
         except ToolCrashedError as error:
             ready.set_exception(error)
             return
+        problem: Exception | None = None
         try:
             await self._converse(process, ready)
         except Exception as error:  # noqa: BLE001 - of the server, or of the package that reads it
-            if not ready.done():
-                ready.set_exception(ToolCrashedError(f"{self.title} does not answer as one ({_said(error)})"))
+            problem = error
         finally:
             self._ended = await process.stop()
+        if problem is not None and not ready.done():
+            why = f"and {how_it_ended(self._ended)}" if self._has_ended else f"({_said(problem)})"
+            ready.set_exception(ToolCrashedError(f"{self.title} does not answer as one {why}"))
 
     async def _converse(self, process: LineProcess, ready: asyncio.Future[ClientSession]) -> None:
         import anyio
@@ -199,6 +204,7 @@ class _Server:
                 await asyncio.wait({leaving, pumps[0]}, return_when=asyncio.FIRST_COMPLETED)
                 leaving.cancel()
         finally:
+            self._has_ended = pumps[0].done()
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)

@@ -36,9 +36,9 @@ class ToolProcess:
         process = await place.start(argv, title)
         made = cls(process, title)
         try:
-            with contextlib.suppress(SandboxError):  # that it has ended is seen, and why, by reading
-                await process.write_line(orjson.dumps(setup))
             async with asyncio.timeout(STARTING):
+                with contextlib.suppress(SandboxError):  # that it has ended is seen, and why, by reading
+                    await process.write_line(orjson.dumps(setup))
                 first = await made._line()
         except TimeoutError:
             await process.stop()
@@ -86,7 +86,10 @@ class ToolProcess:
                     waiting.set_exception(ToolCrashedError(self._gone))
 
     async def _line(self) -> Mapping[str, Any]:
-        line = await self._process.read_line()
+        try:
+            line = await self._process.read_line()
+        except SandboxError as error:
+            raise ToolCrashedError(f"{self._title}: {str(error).rstrip('.')}") from error
         if line is None:
             raise ToolCrashedError(f"{self._title} {how_it_ended(await self._process.stop())}")
         answer: Any = None

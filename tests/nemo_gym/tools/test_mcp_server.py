@@ -130,7 +130,11 @@ def test_only_the_tools_that_are_named_are_offered(plain: dict[str, Any]) -> Non
     ("command", "problem"),
     [
         (["/no/such/program"], "the MCP server /no/such/program cannot be started"),
-        ([sys.executable, "-c", "print('hello')"], "does not answer as one"),
+        ([sys.executable, "-c", "print('hello')"], r"does not answer as one and ended \(status 0\)"),
+        (
+            [sys.executable, "-c", "raise SystemExit('TOY_KEY is not set')"],
+            r"does not answer as one and ended \(status 1: TOY_KEY is not set\)",
+        ),
     ],
 )
 def test_a_program_that_is_no_server_is_refused(command: list[str], problem: str) -> None:
