@@ -105,12 +105,13 @@ def _readable(given: Any) -> str:
 
 
 def _arguments(given: Any) -> tuple[Mapping[str, Any] | None, str]:
-    if isinstance(given, dict):
-        return given, ""
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}, ""
     try:
-        found = json.loads(given)
+        found = given if isinstance(given, dict) else json.loads(given)
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None, "the arguments hold half of a surrogate pair, which no text can have"
     except (TypeError, ValueError, RecursionError) as error:
         return None, f"the arguments are not JSON: {error}"
     if not isinstance(found, dict):

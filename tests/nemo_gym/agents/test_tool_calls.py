@@ -32,7 +32,14 @@ def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("written", "arguments"),
-    [('{"a": 1}', {"a": 1}), ("", {}), (None, {}), ("  ", {}), ({"a": 1}, {"a": 1})],
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        (None, {}),
+        ("  ", {}),
+        ({"a": 1}, {"a": 1}),
+        ('{"a": "\\ud83d\\ude00"}', {"a": "😀"}),
+    ],
 )
 def test_arguments_are_an_object_however_a_server_writes_them(written: Any, arguments: Any) -> None:
     assert calls_of([call(written)])[0].arguments == arguments
@@ -42,7 +49,13 @@ def test_arguments_are_an_object_however_a_server_writes_them(written: Any, argu
 
 @pytest.mark.parametrize(
     ("written", "problem"),
-    [("{bad", "the arguments are not JSON"), ('{"a": ', "not JSON"), ("[1]", "must be a JSON object")],
+    [
+        ("{bad", "the arguments are not JSON"),
+        ('{"a": ', "not JSON"),
+        ("[1]", "must be a JSON object"),
+        ('{"a": ["\\ud83d"]}', "half of a surrogate pair"),
+        ('{"\\ude00": 1}', "half of a surrogate pair"),
+    ],
 )
 def test_arguments_that_are_none_are_said_and_do_not_spoil_the_next_request(
     written: str, problem: str
