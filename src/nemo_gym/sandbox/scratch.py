@@ -35,8 +35,10 @@ class Scratch:
         """``base``: the folder that it is made in; by default the system's for temporary files."""
         parent = Path(tempfile.gettempdir()) if base is None else base
         _sweep(parent)
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        lock = file_locks.acquire(self._folder / _LOCK)
+        # it gets the name by which others find it once it is locked, so that none of them removes it
+        made = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
+        lock = file_locks.acquire(made / _LOCK)
+        self._folder = made.rename(parent / made.name.removeprefix("."))
         remover = subprocess.Popen(
             ["/bin/sh", str(_AT_THE_END), str(self._folder), MARKER, self._folder.name],
             stdin=subprocess.PIPE,

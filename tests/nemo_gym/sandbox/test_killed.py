@@ -13,6 +13,7 @@ from tests.real_programs import needs_bwrap
 
 from nemo_gym.sandbox.launching import WORK
 from nemo_gym.sandbox.scratch import Scratch
+from nemo_runs import file_locks
 from nemo_runs.processes import process_table
 
 OPENER = """
@@ -86,3 +87,23 @@ def test_a_folder_whose_owner_is_gone_is_removed_by_the_next_and_one_in_use_is_n
     live.close()
     other.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gym-sandbox-link", "gym-sandbox-of-others"]
+
+
+def test_a_folder_that_is_being_made_is_not_removed_by_another_that_is_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = file_locks.acquire
+    others = []
+
+    def after_another(path: Path) -> int | None:
+        path.touch()
+        monkeypatch.setattr(file_locks, "acquire", acquire)
+        others.append(Scratch(tmp_path))
+        return acquire(path)
+
+    monkeypatch.setattr(file_locks, "acquire", after_another)
+    made = Scratch(tmp_path)
+    assert made.new_folder().is_dir()
+    for one in (made, *others):
+        one.close()
+    assert list(tmp_path.iterdir()) == []
