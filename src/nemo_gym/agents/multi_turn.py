@@ -6,12 +6,12 @@ from typing import ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from nemo_gym.agents.single_turn import answer
 from nemo_gym.agents.usage import total_usage
 from nemo_gym.types import (
     CONVERSATION,
     Episode,
     Policy,
-    RolloutFailedError,
     Row,
     Task,
     answer_end,
@@ -46,16 +46,13 @@ class MultiTurnAgent:
         for said in (None, *task.row[self.options.field][1:]):
             if said is not None:
                 messages.append({"role": "user", "content": said})
-            answer = await policy.respond({**params, "input": messages})
-            if answer.get("status") == "failed":
-                raise RolloutFailedError("agent_run_error", f"answer {len(answers) + 1} says that it failed")
-            answers.append(answer)
-            one = Episode(answer)
-            messages = [*messages, {"role": "assistant", "content": one.text}]
-            if one.end != "completed":
+            answers.append(await answer(policy, {**params, "input": messages}))
+            last = Episode(answers[-1])
+            messages = [*messages, {"role": "assistant", "content": last.text}]
+            if last.end != "completed":
                 break
-        whole = {**answers[-1], "usage": total_usage(answer.get("usage") for answer in answers)}
-        fields: Row = {CONVERSATION: messages, "turn_ends": [answer_end(answer) for answer in answers]}
-        if thoughts := [Episode(answer).reasoning for answer in answers[:-1]]:
+        whole = {**answers[-1], "usage": total_usage(one.get("usage") for one in answers)}
+        fields: Row = {CONVERSATION: messages, "turn_ends": [answer_end(one) for one in answers]}
+        if thoughts := [Episode(one).reasoning for one in answers[:-1]]:
             fields["turn_thoughts"] = thoughts
         return Episode(whole, turns=len(answers), fields=fields)

@@ -84,8 +84,8 @@ def test_an_answer_that_did_not_end_well_is_the_end_of_the_conversation() -> Non
     cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
     episode = played(Model(answer("2", **cut)))
     assert (episode.turns, episode.end) == (1, "max_output_tokens")
-    with pytest.raises(RolloutFailedError, match="answer 2 says that it failed"):
-        played(Model(answer("2"), {"status": "failed", "output": []}))
+    with pytest.raises(RolloutFailedError, match="answer says failed: out of memory"):
+        played(Model(answer("2"), {"status": "failed", "error": {"message": "out of memory"}, "output": []}))
 
 
 def test_a_judge_reads_the_whole_conversation_also_of_one_turn() -> None:
