@@ -66,7 +66,7 @@ LAYERS = {
         "errors types",
         (
             "dotted_paths events job_paths spelling yaml_files schema overrides composition plugins "
-            "provenance text_table"
+            "provenance text_table reports package_environments"
         ),
         "command_benchmark",
         "sandbox",

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from nemo_gym.api.eval_results import EvalResult, to_stderr
+from nemo_gym.api.eval_results import EvalResult
 from nemo_gym.api.html_views import html_table
 from nemo_gym.orchestration.results.compared_runs import compared_runs
+from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.scores.compare_many import RunComparison
 from nemo_gym.text_table import table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.records import index, locations
 from nemo_gym.orchestration.records.run_outputs import local_outputs
 from nemo_gym.orchestration.results import scores
+from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.reading.located import RolloutFilter, selected
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader
@@ -251,8 +251,3 @@ def _arrow(outputs: Sequence[ExportedOutput]) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_pylist(list(table_rows(outputs)), schema=schema)
-
-
-def to_stderr(sentence: str) -> None:
-    """Say one sentence on standard error."""
-    print(f"gym: {sentence}", file=sys.stderr)

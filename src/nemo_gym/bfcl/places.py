@@ -8,6 +8,7 @@ from typing import Any
 
 from nemo_gym.bfcl import environment
 from nemo_gym.errors import ConfigError
+from nemo_gym.reports import to_stderr
 from nemo_gym.sandbox.protocol import Sandbox
 from nemo_gym.sandbox.registry import load_sandbox
 
@@ -26,7 +27,7 @@ class Place:
         """The sandbox, and the interpreter in it. Raises `GymError` where either cannot be had."""
         async with self._lock:
             if self._made is None:
-                python = str(await asyncio.to_thread(environment.ensure_python, environment.to_stderr))
+                python = str(await asyncio.to_thread(environment.ensure_python, to_stderr))
                 sandbox = load_sandbox({**self._spec, "python": python}, where=self._where)
                 found = await sandbox.probe()
                 if not found.works:

@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from nemo_gym import package_environments
 from nemo_gym.bfcl import categories, environment
 from nemo_gym.errors import DataError
+from nemo_gym.reports import to_stderr
 
 _MODULE = "nemo_gym.bfcl.worker.rows"
 
@@ -20,14 +22,14 @@ def write_rows(output: Path, wanted: object = None, *, version: str) -> None:
     if version != environment.version():
         raise DataError(f"bfcl: made for bfcl-eval {version}, and this gym has {environment.version()}.")
     names = categories.check(categories.ALL if wanted is None else wanted)
-    python = environment.ensure_python(environment.to_stderr)
+    python = environment.ensure_python(to_stderr)
     _run(python, output, names)
 
 
 def _run(python: Path, output: Path, names: Iterable[str]) -> None:
     done = subprocess.run(
         [str(python), "-P", "-m", _MODULE, str(output), *names],
-        env=environment.worker_environ(),
+        env=package_environments.worker_environ(),
         capture_output=True,
         text=True,
         check=False,

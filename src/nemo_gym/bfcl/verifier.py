@@ -8,10 +8,12 @@ from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nemo_gym import package_environments
 from nemo_gym.bfcl import categories, environment, world
 from nemo_gym.bfcl.answers import BROKEN, FIELD, SAID, said_in, shown
 from nemo_gym.bfcl.places import Place
 from nemo_gym.bfcl.world import BrokenWorldError
+from nemo_gym.reports import to_stderr
 from nemo_gym.sandbox.protocol import SandboxError
 from nemo_gym.types import ANSWER_ENDS, Episode, Policy, RolloutFailedError, Row, Task, Verdict
 from nemo_gym.verifiers.grading_processes import GradingProcesses
@@ -107,11 +109,11 @@ class BfclVerifier:
 
 def _checking() -> GradingProcesses:
     """Processes that check, once they are needed, in the interpreter that has bfcl-eval."""
-    python = environment.ensure_python(environment.to_stderr)
+    python = environment.ensure_python(to_stderr)
     return GradingProcesses(
         "nemo_gym.bfcl.worker.grading:grader",
         {},
         time_limit=_TIME,
         python=(str(python), "-P"),
-        environ=environment.worker_environ(),
+        environ=package_environments.worker_environ(),
     )

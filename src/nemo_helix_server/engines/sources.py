@@ -31,9 +31,8 @@ def source_path(cache: Path) -> Path:
 
 def engine_environment(cache: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment variables of an engine's process: ours on its path, and nothing fetched from a hub."""
-    ours = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE")
-    kept = {name: value for name, value in environ.items() if name not in ours}
-    return {**engine_variables(str(source_path(cache))), **kept}
+    path = str(source_path(cache))
+    return engine_variables(path) | package_links.variables(path, environ)
 
 
 def engine_variables(path: str) -> dict[str, str]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nemo_runs.errors import RunsError
+
+_OF_PYTHON = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE")
+"""Variables that say which packages an interpreter finds."""
 
 
 class NoPackageError(RunsError):
@@ -38,6 +41,14 @@ def link_folder(cache: Path, packages: Iterable[str]) -> Path:
     for name, folder in folders.items():
         _link(target / name, folder)
     return target
+
+
+def variables(folder: Path | str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of such an interpreter's process: those of ``environ``, and ``folder`` alone on its
+    path.
+    """
+    kept = {name: value for name, value in environ.items() if name not in _OF_PYTHON}
+    return {**kept, "PYTHONPATH": str(folder), "PYTHONNOUSERSITE": "1"}
 
 
 def _link(link: Path, folder: Path) -> None:

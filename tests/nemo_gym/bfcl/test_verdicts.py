@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gc
 import json
-import os
 import random
 import subprocess
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from nemo_gym.bfcl.answers import BROKEN, SAID
 from nemo_gym.bfcl.rows import write_rows
 from nemo_gym.bfcl.verifier import BfclVerifier, BfclVerifierOptions
 from nemo_gym.errors import ConfigError
+from nemo_gym.package_environments import worker_environ
 from nemo_gym.types import Episode, Task, Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
@@ -58,7 +58,7 @@ def their_verdicts(cases: list[Case]) -> list[dict[str, Any]]:
     done = subprocess.run(
         [str(bfcl_python()), "-P", str(THEIRS)],
         input="".join(lines),
-        env=environment.worker_environ(os.environ),
+        env=worker_environ(),
         capture_output=True,
         text=True,
         check=False,

@@ -25,6 +25,7 @@ from nemo_gym.job_paths import JobPaths, LinkPaths, RunPaths
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
+from nemo_gym.reports import to_stderr
 from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.durable.journal import Journal
 from nemo_runs.errors import DiskFullError, RunsError
@@ -146,15 +147,12 @@ def _send_end_notice(paths: JobPaths, link: LinkPaths, job: LinkPaths | None = N
     if sealed is None:
         return
 
-    def report(text: str) -> None:
-        print(f"gym: {text}", file=sys.stderr)
-
     with contextlib.suppress(GymError, OSError, RunsError):
         ended = supervise.read_exit((job or link).exit)
         killed = "" if ended is None else f"{ended.state}: {ended.reason or 'its job was killed'}"
         notice = content.end_notice(paths, link, killed=killed)
         if notice is not None:
-            sending.tell(notice, load_recipients(sealed), paths, link, sending.own_context(report))
+            sending.tell(notice, load_recipients(sealed), paths, link, sending.own_context(to_stderr))
 
 
 def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], share: MachineShare) -> str:
