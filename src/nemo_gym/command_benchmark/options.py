@@ -97,12 +97,16 @@ class CommandOptions(BaseModel):
     def _names_places(cls, value: dict[str, str]) -> dict[str, str]:
         for name, text in value.items():
             if looks_secret(name) and not text.startswith("host:"):
-                raise ValueError(f"{name}: a secret is not written into a config; write host:VARIABLE")
+                raise ValueError(
+                    f"variable {name}: a secret is not written into a config; write host:VARIABLE"
+                )
             try:
                 text.format(**dict.fromkeys(PLACES, ""))
-            except (LookupError, ValueError):
+            except (LookupError, ValueError, AttributeError, TypeError):
                 known = ", ".join(f"{{{place}}}" for place in PLACES)
-                raise ValueError(f"{name}: known places are {known}; other braces are doubled") from None
+                raise ValueError(
+                    f"variable {name}: known places are {known}; other braces are doubled"
+                ) from None
         return value
 
     @model_validator(mode="after")

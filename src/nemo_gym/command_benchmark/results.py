@@ -98,11 +98,12 @@ def reward_of(grade: Any, mapping: ResultsMapping) -> float | None:
         return None
     if isinstance(grade, str) and grade in mapping.values:
         return mapping.values[grade]
-    if isinstance(grade, bool | int | float) and math.isfinite(grade):
-        reward = float(grade) / mapping.best
+    number = _number(grade)
+    if number is not None:
+        reward = number / mapping.best
         if 0 <= reward <= 1:
             return reward
-        raise DataError(f"the grade {grade!r} is not from 0 to {mapping.best:g} (results.best)")
+        raise DataError(f"the grade {grade!r:.60} is not from 0 to {mapping.best:g} (results.best)")
     known = ", ".join(mapping.values) or "none"
     raise DataError(f"the grade {grade!r:.60} is not a number, and results.values has {known}")
 
@@ -128,7 +129,7 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except json_lines.NotJsonLinesError as error:
         raise DataError(f"{path}:{error.line}: {error}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: it cannot be read as JSON ({str(error).rstrip('.')}).") from None
 
 
@@ -169,7 +170,13 @@ def _sample(sample: Mapping[str, Any], mapping: ResultsMapping, where: str) -> S
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, bool | int | float) and math.isfinite(value) else None
+    """A number of JSON, which may be one that no float is."""
+    if not isinstance(value, bool | int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _text(value: Any) -> str:

@@ -124,6 +124,7 @@ def test_messages_stay_messages_and_a_sample_without_a_question_is_named(tmp_pat
         ([sample(1, "P")], 0.5, r"sample 0: .*reward: the grade 'P' is not a number, and .* has C, I"),
         ([sample(1, 7)], 0.5, r"the grade 7 is not from 0 to 1 \(results.best\)"),
         ([sample(1, float("nan"))], 0.5, r"the grade nan is not a number"),
+        ([sample(1, 10**400)], 0.5, r"the grade 10{59} is not a number"),
         ([sample(1, [1])], 0.5, r"the grade \[1\] is not a number"),
         ([sample(1, "C")], None, r"results.score: there is nothing at 'scores.accuracy'"),
         ([sample(1, "C")], 50, r"results.score: the grade 50 is not from 0 to 1"),
@@ -144,6 +145,9 @@ def test_a_file_that_is_not_there_or_not_whole_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the command ended well and left no out.json"):
         read_results(tmp_path, mapping)
     (tmp_path / "out.json").write_text('{"samples": [')
+    with pytest.raises(DataError, match=r"out.json: it cannot be read as JSON"):
+        read_results(tmp_path, mapping)
+    (tmp_path / "out.json").write_text("[" * 100_000)
     with pytest.raises(DataError, match=r"out.json: it cannot be read as JSON"):
         read_results(tmp_path, mapping)
 
