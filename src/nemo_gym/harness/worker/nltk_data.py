@@ -80,9 +80,9 @@ class _Finder(importlib.abc.MetaPathFinder):
     def hold(self, nltk: Any) -> None:
         find = nltk.data.find
 
-        def note(name: object = None, *_args: Any, **_kwargs: Any) -> bool:
-            if isinstance(name, str):
-                _wanted[name] = None
+        def note(info_or_id: object = None, *_args: Any, **_kwargs: Any) -> bool:
+            names = info_or_id if isinstance(info_or_id, list | tuple) else [info_or_id]
+            _wanted.update((name, None) for name in names if isinstance(name, str))
             return True
 
         def note_found(resource: str, *args: Any, **kwargs: Any) -> Any:
