@@ -147,11 +147,10 @@ def _absolute_tools(spec: dict[str, Any], folder: Path, cwd: Path) -> None:
         _absolute(spec, "path", folder, cwd)
     command = spec.get("command")
     if isinstance(command, list):
-        words = [{"word": word} for word in command]
-        for one in words:
-            if isinstance(one["word"], str) and one["word"].startswith(("./", "../")):
-                _absolute(one, "word", folder, cwd)
-        spec["command"] = [one["word"] for one in words]
+        spec["command"] = [
+            _absolute_name(word, folder, cwd) if str(word).startswith(("./", "../")) else word
+            for word in command
+        ]
 
 
 def _absolute_folders(harness: dict[str, Any], folder: Path, cwd: Path) -> None:
@@ -160,19 +159,21 @@ def _absolute_folders(harness: dict[str, Any], folder: Path, cwd: Path) -> None:
     if isinstance(names, str):
         names = [names]
     if isinstance(names, list):
-        each = [{"name": name} for name in names]
-        for one in each:
-            _absolute(one, "name", folder, cwd)
-        harness["include_path"] = [one["name"] for one in each]
+        harness["include_path"] = [_absolute_name(name, folder, cwd) for name in names]
 
 
 def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
-    name = node.get(key)
+    if key in node:
+        node[key] = _absolute_name(node[key], folder, cwd)
+
+
+def _absolute_name(name: Any, folder: Path, cwd: Path) -> Any:
+    """The file beside the config, or the one here where only that is there; what is no name stays."""
     if not isinstance(name, str) or not name or "${" in name or name == "???":
-        return
+        return name
     expanded = os.path.expanduser(name)
     beside, here = folder / expanded, cwd / expanded
-    node[key] = os.path.abspath(here if here.exists() and not beside.exists() else beside)
+    return os.path.abspath(here if here.exists() and not beside.exists() else beside)
 
 
 def _absolute_hub_folder(source: Any, folder: Path, cwd: Path) -> None:
@@ -192,10 +193,7 @@ def _absolute_command(command: dict[str, Any], folder: Path, cwd: Path) -> None:
         command["working_folder"] = str(folder)
     files = command.get("files")
     if isinstance(files, list):
-        named = [{"file": file} for file in files]
-        for one in named:
-            _absolute(one, "file", folder, cwd)
-        command["files"] = [one["file"] for one in named]
+        command["files"] = [_absolute_name(file, folder, cwd) for file in files]
 
 
 def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:
