@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.real_programs import needed_module
 
 from nemo_gym.composition import parse_overrides
 from nemo_gym.errors import DataError
@@ -86,7 +87,7 @@ def _sources(folder: Path) -> list[Path]:
 @pytest.mark.e2e
 @pytest.mark.slow
 def test_files_with_the_public_columns_become_rows_that_the_benchmark_can_grade(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
+    needed_module("datasets")
     made = []
     for source in _sources(tmp_path):
         token = f"+prepare_script_args.source={source}"
@@ -150,7 +151,7 @@ def test_a_table_that_cannot_be_used_is_refused_with_what_it_has(
 
 @pytest.mark.slow
 def test_without_the_network_there_is_one_clear_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
+    needed_module("datasets")
     command = [
         PROGRAM,
         "eval",

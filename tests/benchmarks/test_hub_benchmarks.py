@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.real_programs import needed_module
 
 from nemo_gym.composition import parse_overrides
 from nemo_gym.errors import DataError
@@ -66,7 +67,7 @@ def reward(config: RunConfig, row: dict[str, Any], text: str) -> float | None:
 
 @pytest.mark.slow
 def test_gsm8k_shows_eight_examples_and_takes_the_last_number(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_module("datasets")
     answer = "She has 3*4=<<3*4=12>>12 apples and 1,000 pears.\n#### 1,012"
     rows = datasets.Dataset.from_list([{"question": "How many?", "answer": answer}])
     datasets.DatasetDict(train=rows, test=rows).save_to_disk(str(tmp_path / "gsm8k/main"))
@@ -82,8 +83,8 @@ def test_gsm8k_shows_eight_examples_and_takes_the_last_number(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_ifeval_asks_the_prompt_and_checks_its_instructions(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    pytest.importorskip("if_verifiable")
+    datasets = needed_module("datasets")
+    needed_module("if_verifiable")
     names = ["punctuation:no_comma", "length_constraints:number_words"]
     kwargs = [dict.fromkeys(KEYS), {**dict.fromkeys(KEYS), "num_words": 3, "relation": "at least"}]
     prompt = "Say {something} with at least 3 words and no commas."
@@ -99,8 +100,8 @@ def test_ifeval_asks_the_prompt_and_checks_its_instructions(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_math_has_all_subjects_and_the_answer_out_of_the_box(tmp_path: Path, script: ModuleType) -> None:
-    datasets = pytest.importorskip("datasets")
-    pytest.importorskip("math_verify")
+    datasets = needed_module("datasets")
+    needed_module("math_verify")
     for subject in script.SUBJECTS:
         (tmp_path / "math" / subject).mkdir(parents=True)
         path = tmp_path / "math" / subject / "test-00000-of-00001.parquet"
@@ -122,8 +123,8 @@ def test_math_has_all_subjects_and_the_answer_out_of_the_box(tmp_path: Path, scr
 
 @pytest.mark.slow
 def test_math_500_is_asked_as_math_is(tmp_path: Path) -> None:
-    pytest.importorskip("math_verify")
-    pytest.importorskip("datasets")
+    needed_module("math_verify")
+    needed_module("datasets")
     row = {
         **PROBLEM,
         **SOLUTION,

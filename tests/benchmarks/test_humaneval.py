@@ -63,9 +63,12 @@ def config() -> Any:
     return load_run_config(paths, None, [], search_dirs=[], cwd=Path("/"), user_env=False).config
 
 
-def test_rows_are_made_of_the_data_in_the_wheel_alone(script: ModuleType, tmp_path: Path) -> None:
+def test_rows_are_made_of_the_data_in_the_wheel_alone(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, digest = wheel(tmp_path, PROBLEMS)
-    script.prepare(tmp_path / "rows.jsonl", str(path), digest)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script.prepare(tmp_path / "rows.jsonl", f"~/{path.name}", digest)
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert rows == PROBLEMS
     verifier = load_verifier(config().benchmark.verifier)

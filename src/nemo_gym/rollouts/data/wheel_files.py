@@ -22,7 +22,7 @@ def read_file(requirement: str, name: str, sha256: str, source: str | None = Non
     one with this digest.
     """
     if source is not None:
-        content = _member(Path(source), name)
+        content = _member(Path(source).expanduser(), name)
     else:
         with tempfile.TemporaryDirectory(prefix="wheel-") as folder:
             content = _member(_download(requirement, Path(folder)), name)

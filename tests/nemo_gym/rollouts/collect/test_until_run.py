@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from tests.mock_server import MockServer
 from tests.result_rows import benchmark_config
 
+import nemo_gym
 from nemo_gym.cli.main import gym
 from nemo_gym.errors import ConfigError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
@@ -51,6 +52,8 @@ def test_a_run_stops_once_its_score_is_known_well_enough_and_says_so_everywhere(
         certificate = certify(paths)
         assert (certificate.problems, certificate.missing) == ([], 0)
         assert (certificate.until, certificate.not_needed) == (until, TASKS - asked)
+    (read,) = nemo_gym.results(str(paths.output.parent))
+    assert (read.state, read.score) == ("complete", score["mean"])
     ran, again = run(tmp_path, policy, "until.half_width=0.1", "--resume")  # the server is gone
     assert ran.exit_code == 0, ran.output
     assert again["until"] == until

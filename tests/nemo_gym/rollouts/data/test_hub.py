@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.real_programs import needed_module
 
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data import hub
@@ -47,7 +48,7 @@ def rows(path: Path) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_split_of_a_folder_becomes_rows_and_is_made_again_when_a_file_changes(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
+    needed_module("datasets")
     run = config(path=str(folder(tmp_path / "set")), split="test")
     first = ensure_data(run)
     assert first == data_path(run)
@@ -64,7 +65,7 @@ def test_a_split_of_a_folder_becomes_rows_and_is_made_again_when_a_file_changes(
 
 @pytest.mark.slow
 def test_what_the_library_saved_is_read_with_its_images(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_module("datasets")
     png = b"\x89PNG\r\n\x1a\nrest"
     made = datasets.Dataset.from_dict({"q": ["x"], "image": [{"bytes": png, "path": None}]})
     made = made.cast_column("image", datasets.Image())
@@ -79,7 +80,7 @@ def test_what_the_library_saved_is_read_with_its_images(tmp_path: Path) -> None:
 def test_what_cannot_be_had_is_said_with_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = needed_module("datasets")
 
     def offline(*_: Any, **__: Any) -> None:
         raise ConnectionError("Couldn't reach 'a/b' on the Hub")

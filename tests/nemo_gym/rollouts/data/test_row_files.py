@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.real_programs import needed_module
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.data.dataset import read_rows
@@ -83,8 +84,8 @@ def test_a_packed_file_and_the_same_one_unpacked_have_the_same_digest(tmp_path: 
 
 @pytest.mark.slow
 def test_a_parquet_file_gives_rows_with_its_types(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    pa = needed_module("pyarrow")
+    parquet = needed_module("pyarrow.parquet")
     png = b"\x89PNG\r\n\x1a\nrest"
     rows = [
         {

@@ -4,12 +4,12 @@ import csv
 import json
 from pathlib import Path
 
-import pytest
 from tests.nemo_gym.rollouts.export.outputs import ODD, THOUGHTS, exported
+from tests.real_programs import needed_module
 
 from nemo_gym.rollouts.export.rows import COLUMNS, write_csv, write_parquet
 
-parquet = pytest.importorskip("pyarrow.parquet")
+parquet = needed_module("pyarrow.parquet")
 
 
 def test_parquet_is_read_back_with_types(tmp_path: Path) -> None:

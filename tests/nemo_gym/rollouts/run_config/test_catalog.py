@@ -47,7 +47,7 @@ def test_shipped_benchmarks_are_listed_from_any_folder(tmp_path: Path) -> None:
         "math",
         "math_500",
     }
-    assert shipped <= set(entries)
+    assert set(entries) == shipped
     assert all(entry.source is not None for entry in entries.values())
     assert entries["gpqa"].num_repeats == 8
     assert all(entry.error is None and entry.description for entry in entries.values())
