@@ -168,7 +168,7 @@ def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
 
 
 def _absolute_name(name: Any, folder: Path, cwd: Path) -> Any:
-    """The file beside the config, or the one here where only that is there; what is no name stays."""
+    """The file beside the config, or the one here where only that is there; other values stay."""
     if not isinstance(name, str) or not name or "${" in name or name == "???":
         return name
     expanded = os.path.expanduser(name)
