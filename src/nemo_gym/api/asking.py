@@ -54,6 +54,7 @@ class Asked:
         _refuse_literal(options.get("model_api_key"))
         found = _found(self.questions, self.paths.output)
         files = [self.config] if isinstance(self.config, str | Path) else list(self.config)
+        prompts = {"benchmark.prompt.user": self.prompt, "benchmark.prompt.system": self.system}
         return RunRequest(
             config_paths=[str(path) for path in files],
             benchmark=found.get("benchmark"),
@@ -63,8 +64,8 @@ class Asked:
                 *settings_of(
                     {**options, "input_path": found.get("rows"), "output_path": str(self.paths.output)}
                 ),
-                *_added({"benchmark.prompt.user": self.prompt, "benchmark.prompt.system": self.system}),
-                *_added(self.settings or {}),
+                *overrides_of({key: text for key, text in prompts.items() if text is not None}, "prompt"),
+                *overrides_of(self.settings or {}, "settings"),
             ],
         )
 
@@ -119,8 +120,24 @@ def _verifier(given: Grader | None, *, guessed: bool) -> Mapping[str, Any] | Non
     return given if isinstance(given, Mapping) else function_spec(given)
 
 
-def _added(values: Mapping[str, Any]) -> list[Override]:
-    """Settings by dotted key; those that are ``None`` are left as they are."""
-    return [
-        Override(key, value, "++", f"++{key}={value}") for key, value in values.items() if value is not None
-    ]
+def overrides_of(values: Mapping[str, Any], where: str) -> list[Override]:
+    """Values by dotted key, as JSON has them, paths as text; ``where`` is the argument that has them.
+
+    Raises `UsageError` for a key that is not a dotted path, and for a value that JSON has no place for.
+    """
+    found = []
+    for key, value in values.items():
+        if not isinstance(key, str) or not all(key.split(".")):
+            raise UsageError(f"{where}: {key!r} is not a dotted key, such as benchmark.prompt.user.")
+        try:
+            plain = json.loads(json.dumps(value, default=_path_text))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"{where}: the value of {key} cannot be written as JSON ({error}).") from None
+        found.append(Override(key, plain, "++", f"++{key}={plain}"))
+    return found
+
+
+def _path_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

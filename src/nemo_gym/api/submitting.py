@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.api.asking import overrides_of
 from nemo_gym.api.errors_in_python import in_words_of_python
 from nemo_gym.api.eval_results import EvalResults, results
 from nemo_gym.api.html_views import html_table
@@ -71,10 +71,10 @@ def submit(
 
     Raises `nemo_gym.errors.GymError` with one sentence for what is wrong, before anything is queued.
     """
-    tokens = [f"++{key}={json.dumps(value)}" for key, value in (overrides or {}).items()]
+    changes = overrides_of(overrides or {}, "overrides")
     narrowing = Narrowing(only=only, limit=limit, walltime=walltime)
     with in_words_of_python():
-        parts = resolve(Path(config).expanduser(), tokens, narrowing, cwd=Path.cwd()).parts
+        parts = resolve(Path(config).expanduser(), changes, narrowing, cwd=Path.cwd()).parts
         if len(parts) > 1:
             raise ConfigError(
                 f"{config}: it names several clusters, each a submission of its own; give those of one with "

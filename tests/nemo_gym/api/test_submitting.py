@@ -59,6 +59,8 @@ def test_what_cannot_be_submitted_is_one_error(tmp_path: Path, monkeypatch: pyte
         nemo_gym.submit(submit_file(tmp_path), only=["sumz"])
     with pytest.raises(nemo_gym.errors.ConfigError, match=r"compute\.here\.walltme"):
         nemo_gym.submit(submit_file(tmp_path), overrides={"compute.here.walltme": "1"})
+    with pytest.raises(nemo_gym.errors.UsageError, match="the value of job"):
+        nemo_gym.submit(submit_file(tmp_path), overrides={"job.output_path": {"runs"}})
     assert not (tmp_path / "runs").exists()
 
 

@@ -23,6 +23,7 @@ def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     Each line is ok, unknown (it cannot be seen from here), warning or problem, and says what to change. Ends
     with 1 when there is a problem. OVERRIDES are key=value (the key is there), +key=value or ++key=value.
     """
+    from nemo_gym.composition import parse_overrides
     from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
     from nemo_gym.orchestration.config.resolve import resolve
     from nemo_gym.orchestration.submit import check as checking
@@ -31,7 +32,7 @@ def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     from nemo_runs.findings import as_line
     from nemo_slurm.ssh import host_of
 
-    resolved = resolve(path, overrides, cwd=Path.cwd())
+    resolved = resolve(path, parse_overrides(overrides), cwd=Path.cwd())
     found = []
     for part in resolved.parts:
         of = f"{part.config.cluster}: " if len(resolved.parts) > 1 else ""

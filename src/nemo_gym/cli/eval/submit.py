@@ -49,10 +49,11 @@ def submit(path: Path, overrides: tuple[str, ...], **flags: Any) -> int:
 
 def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
     flags.check()
+    from nemo_gym.composition import parse_overrides
     from nemo_gym.orchestration.config.resolve import Narrowing, resolve
 
     narrowing = Narrowing(only=flags.only, limit=flags.limit, walltime=flags.walltime)
-    resolved = resolve(path, overrides, narrowing, cwd=Path.cwd())
+    resolved = resolve(path, parse_overrides(overrides), narrowing, cwd=Path.cwd())
     if flags.resolve_only:
         click.echo(resolved.to_json() if flags.as_json else resolved.to_yaml().rstrip("\n"))
         return EXIT_DONE

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import composition
+from nemo_gym.composition import Override
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration.config import clusters, rules
 from nemo_gym.orchestration.config.schema import SubmitConfig
@@ -60,7 +61,7 @@ class ResolvedConfig:
 
 
 def resolve(
-    path: Path, tokens: Sequence[str] = (), narrowing: Narrowing | None = None, *, cwd: Path
+    path: Path, overrides: Sequence[Override] = (), narrowing: Narrowing | None = None, *, cwd: Path
 ) -> ResolvedConfig:
     """Read, override, interpolate and validate a submit config.
 
@@ -73,7 +74,6 @@ def resolve(
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     known = known.with_keys(("driver", "run"), RUN_KEYS)
     known = known.with_keys(("driver", "models", "*", "run"), RUN_KEYS)
-    overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
     anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))

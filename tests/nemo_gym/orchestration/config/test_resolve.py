@@ -9,7 +9,7 @@ import pytest
 import yaml
 from tests.nemo_gym.orchestration.submit_files import write
 
-from nemo_gym.composition import compose, load_yaml
+from nemo_gym.composition import compose, load_yaml, parse_overrides
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration.config.resolve import Narrowing, ResolvedConfig, escaped, resolve, to_yaml
 
@@ -18,7 +18,7 @@ def resolved(
     folder: Path, changes: dict[str, Any] | None = None, *tokens: str, **narrowing: Any
 ) -> ResolvedConfig:
     path = write(folder, changes)
-    return resolve(path, tokens, Narrowing(**narrowing), cwd=folder)
+    return resolve(path, parse_overrides(tokens), Narrowing(**narrowing), cwd=folder)
 
 
 def again(first: ResolvedConfig, folder: Path) -> ResolvedConfig:
