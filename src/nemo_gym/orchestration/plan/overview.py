@@ -22,5 +22,5 @@ def plan_lines(submission: Submission) -> Iterator[str]:
 def _answers(job: JobPlan) -> str:
     if job.policy is None:
         return "at its address"
-    service = next(service for service in job.services if service.name == job.policy)
-    return f"service {service.name} serves {service.model_name}"
+    service = next(service for service in job.services if (service.service or service.name) == job.policy)
+    return f"service {job.policy} serves {service.model_name}"

@@ -156,6 +156,12 @@ def test_one_job_a_model_runs_its_benchmarks_and_each_has_its_own_folder(tmp_pat
     ]
 
 
+def test_a_model_with_replicas_is_one_line_of_the_plan_and_one_job(tmp_path: Path):
+    found = plan(tmp_path, {**MODELS, "services/policy/replicas": 2}, KEY="canary-7")
+    assert [service.name for service in found.queued[0].services] == ["policy-0", "policy-1"]
+    assert list(plan_lines(found))[1] == "  policy: sums (service policy serves tiny)"
+
+
 def test_a_secret_is_only_in_the_scripts_of_the_model_that_needs_it(tmp_path: Path):
     found = plan(tmp_path, MODELS, KEY="canary-7")
     holders = [job.benchmark for job in found.folders if "canary-7" in render_job(job, redacted=False)]
