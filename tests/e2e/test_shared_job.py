@@ -1,8 +1,10 @@
 """Benchmarks that share the job of their model, as they really run on this machine."""
 
+import io
 import json
 import os
 import signal
+import time
 
 import pytest
 from tests.local_jobs import Workplace, service, until
@@ -19,6 +21,7 @@ from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
 from nemo_gym.orchestration.submit import cancel, staging
+from nemo_gym.orchestration.submit.follow import follow
 from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.e2e
@@ -210,3 +213,101 @@ def test_all_cancelled_before_their_turn_start_nothing(campaign):
     campaign.settle()
     for name in ("a", "b"):
         assert campaign.status(name).state is BenchmarkState.CANCELLED
+
+
+def test_who_waits_for_the_next_job_keeps_it_when_the_one_still_at_work_is_cancelled(campaign):
+    late = "then=ask+rows=1+collected=complete,0,1"
+    campaign.begin({"bad": f"{late} exit=3", "gone": "deaf"})
+    until(lambda: (campaign.paths("gone").artifacts / "deaf").exists())
+    until(lambda: campaign.paths("bad").link(campaign.first.job_id).end.exists())
+    request = cancel.CancelRequest(record=campaign.record, benchmark=f"{MODEL}.gone", by="ada", within=60)
+    assert cancel.cancel(request, campaign).exit_status == EXIT_DONE
+    campaign.settle()
+    assert campaign.status("gone").state is BenchmarkState.CANCELLED
+    assert campaign.status("bad").state is BenchmarkState.SUCCEEDED
+
+
+def test_what_was_queued_again_by_itself_is_left_to_its_own_job(campaign):
+    late = "then=ask+rows=1+collected=complete,0,1"
+    go_on = campaign.folder / "go-on"
+    campaign.begin({"bad": f"{late} wait={go_on} exit=3", "again": "exit=4 collected=partial,76,1"})
+    until(lambda: campaign.started("bad"))
+    until(lambda: campaign.status("again").state is BenchmarkState.FAILED)
+    again = campaign.paths("again")
+    again.resubmission(1).folder.mkdir(parents=True)
+    again.resubmission(1).queued.write_text("local-999999\n")
+    own = again.link("local-999999")
+    own.folder.mkdir()
+    own.started.write_text("4000000000\n")
+    go_on.touch()
+    campaign.settle()
+    assert len(campaign.started("bad")) == 2
+    assert {path.name for path in again.links.iterdir()} == {f"{campaign.first.job_id}.0", own.folder.name}
+
+
+def test_nothing_is_left_of_a_job_whose_supervisor_is_killed(campaign):
+    campaign.begin({"a": "deaf", "b": "sleep=600"})
+    until(lambda: (campaign.paths("a").artifacts / "deaf").exists() and campaign.started("b"))
+    supervisor = json.loads(campaign.paths("").link(campaign.first.job_id).supervisor.read_bytes())
+    os.kill(supervisor["pid"], signal.SIGKILL)
+    until(lambda: not campaign.left(campaign.first))
+    assert {campaign.status(name).state for name in ("a", "b")} == {BenchmarkState.FAILED}
+
+
+def test_a_stop_of_the_whole_job_leaves_its_drivers_the_time_that_the_scheduler_gives(campaign):
+    campaign.environ |= {"NEMO_GYM_DRAIN_SECONDS": "0", "NEMO_GYM_STOP_SECONDS": "0"}
+    campaign.grace = 60.0
+    campaign.begin({"a": "until-drained", "b": "until-drained"})
+    until(lambda: campaign.started("a") and campaign.started("b"))
+    supervisor = json.loads(campaign.paths("").link(campaign.first.job_id).supervisor.read_bytes())
+    os.kill(supervisor["pid"], signal.SIGTERM)
+    campaign.settle()
+    for name in ("a", "b"):
+        end = campaign.paths(name).link(campaign.first.job_id).end.read_text()
+        assert end.split()[:2] == ["stopped", "75"]
+
+
+def test_a_replica_that_ends_is_counted_for_each_benchmark_and_the_others_answer(campaign):
+    now, go_on = campaign.folder / "now", campaign.folder / "go-on"
+    campaign.begin(
+        {"a": f"show wait={go_on} {COMPLETE}", "b": f"wait={go_on} {COMPLETE}"},
+        services=[
+            service("policy-0", service="policy", replica=0, head=0),
+            service("policy-1", f"die-when={now}", service="policy", replica=1, head=1),
+        ],
+    )
+    until(lambda: (campaign.paths("a").artifacts / "driver.json").exists() and campaign.started("b"))
+    now.touch()
+    benches = [campaign.paths(name).link(campaign.first.job_id) for name in ("a", "b")]
+    until(lambda: all(link.replicas_lost.exists() for link in benches))
+    go_on.touch()
+    campaign.settle()
+    for name, link in zip(("a", "b"), benches, strict=True):
+        assert campaign.status(name).state is BenchmarkState.SUCCEEDED
+        assert link.replicas_lost.read_text() == "1\n"
+    argv = json.loads((campaign.paths("a").artifacts / "driver.json").read_text())["argv"]
+    assert sum(word.startswith("+policy_replica_urls=") for word in argv) == 1
+
+
+def test_who_follows_a_campaign_sees_each_benchmark_end_by_itself(campaign):
+    go_on = campaign.folder / "go-on"
+    campaign.begin({"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf", "soon": COMPLETE})
+    jobs = {name: campaign.first for name in ("kept", "gone", "soon")}
+    folders = {name: campaign.paths(name).job_dir for name in jobs}
+    until(lambda: (campaign.paths("gone").artifacts / "deaf").exists())
+    campaign.paths("gone").cancelled.write_text("now\nada\n\n")
+    stream, deadline = io.StringIO(), time.monotonic() + 90
+
+    def look_again(_seconds):
+        said = stream.getvalue()
+        assert time.monotonic() < deadline, said
+        if "gone  cancelled" in said and "soon  succeeded" in said:
+            assert "kept  succeeded" not in said
+            go_on.touch()
+        time.sleep(0.05)
+
+    ends = follow(campaign.executor, jobs, folders, stream=stream, sleep=look_again)
+    assert {name: end.state.value for name, end in ends.items()} == {
+        "kept": "SUCCEEDED", "gone": "CANCELLED", "soon": "SUCCEEDED",
+    }  # fmt: skip
+    assert go_on.exists()

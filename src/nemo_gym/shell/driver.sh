@@ -116,8 +116,8 @@ gym_watch() {
     if [[ -n $gym_asked && $_passed_on != "$gym_asked" && -z $gym_dead ]]; then
       _passed_on=$gym_asked
       gym_pass_on "$_kind" "$_pid"
-      # A scheduler ends what is deaf, but not one benchmark of a job that others share.
-      if [[ $gym_asked == stop && -n ${gym_shared-} ]]; then
+      # A scheduler ends what is deaf when it stops the job, but not one benchmark of a job that others share.
+      if [[ $gym_asked == stop && -n ${gym_shared-} && ! -e $gym_shared/stop ]]; then
         gym_look_at_clock
         _until=$((gym_clock + NEMO_GYM_DRAIN_SECONDS))
       fi

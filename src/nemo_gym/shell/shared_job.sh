@@ -54,10 +54,14 @@ gym_become_sharer() {
   exec bash "$1/job.sh" ${2:+"$2"}
 }
 
-# gym_has_ended FOLDER RESUMABLE: whether a benchmark has nothing to do any more. A chain goes on after every run of it that
-# left no end record, or a successor, or could not queue one; what is not resumable has one run.
+# gym_has_ended FOLDER RESUMABLE: whether a benchmark has nothing to do here any more. A chain goes on after every run of it that
+# left no end record, or a successor, or could not queue one; what is not resumable has one run. One that was queued again by
+# itself is its own job's from then on, also while that waits or runs.
 gym_has_ended() {
   local link newest='' at newest_at=-1
+  for link in "$1"/resubmits/*/; do
+    [[ ! -d $link || -e $link/queue_error ]] || return 0
+  done
   for link in "$1"/links/*/; do
     link=${link%/}
     [[ -e $link/started ]] || continue

@@ -18,8 +18,18 @@ if [[ -n $gym_shared ]]; then
 
   # Whether the model's job is there. Hears what is asked of it, and the tombstone of this benchmark: the others go on.
   gym_still_kept() {
-    [[ ! -d $gym_link ]] || gym_hear
+    if [[ -d $gym_link ]]; then
+      gym_hear
+      gym_note_lost_replicas
+    fi
     gym_alive "$gym_shared_pid"
+  }
+
+  # How many replicas the model's job has lost, for what is said of this benchmark.
+  gym_note_lost_replicas() {
+    [[ $gym_shared/replicas_lost -nt $gym_link/replicas_lost ]] || return 0
+    gym_one "$gym_shared/replicas_lost"
+    { gym_try_put "$gym_link/replicas_lost" "$gym_value"; } 2>/dev/null
   }
 
   gym_hear() {

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nemo_gym.chain.observation import JobObservation, JobState
+from nemo_gym.chain.run_end import Requester
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 
@@ -41,6 +42,8 @@ def of_benchmark(folder: Path, seen: JobObservation) -> JobObservation:
     if not outcome or goes_on or not status.isdecimal() or (asked != "none" and seen.state.final):
         return _cancelled(paths, seen)
     state = JobState.FAILED if int(status) else JobState.SUCCEEDED
+    if state is JobState.FAILED and Requester.of(outcome, asked) is Requester.CANCEL:
+        state = JobState.CANCELLED
     return replace(seen, state=state, reason=" ".join(reason.split()), exit_status=int(status))
 
 
@@ -93,8 +96,8 @@ def _value(job: JobRef, job_id: str, name: str) -> str:
     folder = JobPaths(job.job_dir).link(job_id).folder
     runs = sorted(folder.parent.glob(f"{job_id}.*"), key=lambda path: _restart(path.name))
     try:
-        return (runs[-1] / name).read_text(encoding="ascii").strip() if runs else ""
-    except (OSError, ValueError):
+        return (runs[-1] / name).read_text(encoding="utf-8", errors="replace").strip() if runs else ""
+    except OSError:
         return ""
 
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from nemo_gym.chain.evidence import Evidence, Resubmission
@@ -137,8 +138,11 @@ class _Cancellation:
         self._request, self._machines, self._clock = request, machines, clock
         self._machine = _machine(machines, request.record)
         self._asked: dict[JobRef, float] = {}
-        self._needed: set[JobRef] = set()
-        """Jobs that run other benchmarks too: a benchmark's tombstone alone ends it there."""
+        self._needed: set[Path] = set()
+        """Folders of jobs that run other benchmarks too: a benchmark's tombstone alone ends it there.
+
+        All jobs of one: whoever ends the one that runs may end what waits for its turn after it.
+        """
         self._left_alone: set[str] = set()
         self.problems: list[str] = []
 
@@ -150,7 +154,7 @@ class _Cancellation:
         known = gather([record], self._machines, scope=scope, clock=self._clock)
         wanted = self.asked_for(known)
         self._needed = {
-            job
+            job.job_dir
             for key, evidence in known.items()
             if key not in wanted and not evidence.cancelled and evidence.shared_dir is not None
             for job in _refs(evidence, evidence.alive())
@@ -223,7 +227,7 @@ class _Cancellation:
         if left and all(known.silent for known in left):
             return
         for jobs in (waiting, running, unseen):
-            if not self._ask([job for job in dict.fromkeys(jobs) if job not in self._needed]):
+            if not self._ask([job for job in dict.fromkeys(jobs) if job.job_dir not in self._needed]):
                 return
 
     def _ask(self, jobs: Sequence[JobRef]) -> bool:

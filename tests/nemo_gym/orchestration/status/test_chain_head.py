@@ -46,3 +46,26 @@ def test_between_two_jobs_a_chain_waits_and_one_whose_successor_was_dropped_has_
     assert state(job_dir, _1="FAILED", _2="QUEUED") == "QUEUED"
     assert state(job_dir, _1="SUCCEEDED", _2="CANCELLED") == "SUCCEEDED"
     assert state(job_dir, _1="FAILED", _2="CANCELLED") == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("end", "job", "its"),
+    [
+        ("ended 0 none\n", "RUNNING", "SUCCEEDED"),
+        ("ended 3 none\nthe driver ended with exit status 3: café", "RUNNING", "FAILED"),
+        ("stopped 75 cancel\nasked to stop (cancel)", "RUNNING", "CANCELLED"),
+        ("ended 0 cancel\n", "RUNNING", "SUCCEEDED"),
+        ("drained 75 walltime\n", "FAILED", "FAILED"),
+        ("", "RUNNING", "RUNNING"),
+    ],
+)
+def test_a_benchmark_of_a_shared_job_has_its_own_end(job_dir, end, job, its):
+    link(job_dir, "1.0", started=10, end=end)
+    seen = chain_head.of_benchmark(job_dir, JobObservation(JobState(job), ""))
+    assert seen.state.value == its
+    assert seen.reason == (" ".join(end.partition("\n")[2].split()) if job != "FAILED" else "")
+
+
+def test_a_benchmark_that_is_to_go_on_is_as_its_job(job_dir):
+    link(job_dir, "1.0", started=10, end="ended 3 none", queued="2")
+    assert chain_head.of_benchmark(job_dir, JobObservation(JobState.RUNNING, "")).state is JobState.RUNNING
