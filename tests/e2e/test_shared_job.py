@@ -218,8 +218,8 @@ def test_all_cancelled_before_their_turn_start_nothing(campaign):
 def test_who_waits_for_the_next_job_keeps_it_when_the_one_still_at_work_is_cancelled(campaign):
     late = "then=ask+rows=1+collected=complete,0,1"
     campaign.begin({"bad": f"{late} exit=3", "gone": "deaf"})
-    until(lambda: (campaign.paths("gone").artifacts / "deaf").exists())
-    until(lambda: campaign.paths("bad").link(campaign.first.job_id).end.exists())
+    until((campaign.paths("gone").artifacts / "deaf").exists)
+    until(campaign.paths("bad").link(campaign.first.job_id).end.exists)
     request = cancel.CancelRequest(record=campaign.record, benchmark=f"{MODEL}.gone", by="ada", within=60)
     assert cancel.cancel(request, campaign).exit_status == EXIT_DONE
     campaign.settle()
@@ -292,9 +292,9 @@ def test_a_replica_that_ends_is_counted_for_each_benchmark_and_the_others_answer
 def test_who_follows_a_campaign_sees_each_benchmark_end_by_itself(campaign):
     go_on = campaign.folder / "go-on"
     campaign.begin({"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf", "soon": COMPLETE})
-    jobs = {name: campaign.first for name in ("kept", "gone", "soon")}
+    jobs = dict.fromkeys(("kept", "gone", "soon"), campaign.first)
     folders = {name: campaign.paths(name).job_dir for name in jobs}
-    until(lambda: (campaign.paths("gone").artifacts / "deaf").exists())
+    until((campaign.paths("gone").artifacts / "deaf").exists)
     campaign.paths("gone").cancelled.write_text("now\nada\n\n")
     stream, deadline = io.StringIO(), time.monotonic() + 90
 
