@@ -183,10 +183,9 @@ def result_of(paths: RolloutPaths, name: str, *, state: str | None = None, detai
     output = ExportedOutput(name, paths, str(paths.output))
     known = output.manifest.generation.get("benchmark", {}) if paths.manifest.is_file() else {}
     if state is None:
-        coverage = summary.coverage if summary else None
         state = "unfinished"
-        if coverage is not None:
-            state, detail = "complete" if coverage.whole else "incomplete", coverage.denominator
+        if summary is not None:
+            state, detail = "complete" if summary.whole else "incomplete", summary.coverage.denominator
     return EvalResult(
         run=output.run,
         benchmark=str(known.get("name") or name),

@@ -123,7 +123,7 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
     if summary is None or at_work:
         return {**_unfinished(progress, ended, started=manifest is not None), "model": model}
     coverage, score = summary.coverage, summary.score
-    whole = coverage.whole
+    whole = summary.whole
     return {
         "status": "complete" if whole else "incomplete",
         "score": None if score is None else score.mean,

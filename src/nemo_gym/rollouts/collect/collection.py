@@ -76,6 +76,8 @@ async def collect_into(
     gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again
     try:
         await collector.collect()
+        if until is not None:
+            await context.disk_wait.stored(until.keep_given_up)
         counts = _counts(store, collector.tally, until)
         state = end_of(counts, config, context.drain).state
     finally:

@@ -57,7 +57,7 @@ class UntilRun:
             reference = _reference(config.until.better_than, store, config)
         plan = StoppingPlan.make(rule, config.until.seed, size, reference)
         if before is not None:
-            plan = plan.follows(before, path=path)
+            plan = replace(plan.follows(before, path=path), given_up=[])  # they may be tried again
         if plan != before:
             plan.save(path)
         run = cls(plan, store, config)
@@ -74,6 +74,14 @@ class UntilRun:
     def sentence(self) -> str:
         """What was decided, or how far it is."""
         return sentence(self._plan, self.store.known)
+
+    def keep_given_up(self) -> None:
+        """Write into the plan what failed for good, where nothing is decided; rows and failures do not say
+        how often a rollout may be tried.
+        """
+        given_up = list(self.store.known.given_up)
+        if not self.decided and given_up:
+            replace(self._plan, given_up=given_up).save(self._path)
 
     def _decided(self, finding: StoppingState) -> None:
         replace(self._plan, decision=finding).save(self._path)

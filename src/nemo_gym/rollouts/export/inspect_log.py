@@ -45,7 +45,7 @@ def write_inspect(output: ExportedOutput, folder: Path) -> Path:
 
 def _header(output: ExportedOutput, spec: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
     summary = output.summary
-    whole = summary.coverage.whole
+    whole = summary.whole
     metrics = {}
     if summary.score is not None:
         metrics = {

@@ -60,7 +60,8 @@ class Certificate:
     not_graded: int = 0
     """Those of them that no verifier has seen and that have reward 0."""
     not_needed: int = 0
-    """Identities without a row, since the run's question was answered before; no part of ``missing``."""
+    """Identities without a row that a run's decision does without, those that it took as failed for good
+    (``until.given_up``) among them; no part of ``missing``."""
     until: dict[str, Any] | None = None
     """Of a run that may stop early: rule, seed, tasks used, outcome and limits, made again from the rows."""
     digests: dict[str, str] = field(default_factory=dict)

@@ -74,11 +74,6 @@ class Coverage:
     """Never attempted, since the run's question was answered before (``until``)."""
 
     @property
-    def whole(self) -> bool:
-        """Whether every rollout that was needed has a result that is understood."""
-        return self.expected == self.measured + self.masked + self.not_needed
-
-    @property
     def denominator(self) -> str:
         """What the score is a mean over, as a sentence."""
         return f"{self.measured:,} measured of {self._rest_of_the_sentence}"
@@ -133,6 +128,13 @@ class Summary:
     tools: Mapping[str, float] = field(default_factory=dict)
     """``turns``, ``calls`` of tools, of those ``errors``, and results that were ``cut``; empty where no tool
     was called."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a decision fell, or else each rollout has a result that is understood."""
+        coverage = self.coverage
+        decided = self.until is not None and self.until["outcome"] is not None
+        return decided or coverage.expected == coverage.measured + coverage.masked
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""

@@ -52,7 +52,7 @@ def until_scores(paths: RolloutPaths, columns: Columns) -> UntilScores | None:
     plan = load_plan(paths.until)
     if plan is None or (plan.tasks, plan.repeats) != (columns.num_tasks, columns.num_repeats):
         return None
-    gone = frozenset(plan.decision.given_up if plan.decision is not None else ())
+    gone = plan.gone
     finding = plan.found(lambda task: _settled(columns, task, gone))
     sums = ClusterSums()
     for task in plan.order[: finding.tasks_used]:
@@ -74,7 +74,7 @@ def keep_decision(paths: RolloutPaths, known: OutputManifest) -> None:
 
 
 def _settled(columns: Columns, task: int, gone: frozenset[int]) -> tuple[list[float], list[int]] | None:
-    """Measured rewards and what was given up; ``gone`` was when the decision fell, whatever it became."""
+    """Measured rewards and what was given up; ``gone`` is that, whatever it became since."""
     first = task * columns.num_repeats
     places = range(first, first + columns.num_repeats)
     given_up = [at for at in places if at in gone]

@@ -39,7 +39,7 @@ class ReferenceScores:
 
 @dataclass(frozen=True, slots=True)
 class StoppingPlan:
-    """When a run may stop; all of it but the decision is fixed before the first answer."""
+    """When a run may stop; all of it but what it came to is fixed before the first answer."""
 
     rule: dict[str, Any]
     """``half_width`` or ``better_than``, as it was written."""
@@ -54,6 +54,8 @@ class StoppingPlan:
     reference: ReferenceScores | None = None
     level: float = LEVEL
     decision: StoppingState | None = None
+    given_up: list[int] = field(default_factory=list)
+    """Rollouts of the first tasks that had failed for good when a run ended without a decision."""
     schema_version: int = SCHEMA_VERSION
 
     @classmethod
@@ -67,29 +69,32 @@ class StoppingPlan:
     def follows(self, before: StoppingPlan, *, path: Path) -> StoppingPlan:
         """This plan on an output that has one: what was fixed then stays, and so does a decision.
 
-        A plan for another number of tasks or repeats is another question. Another ``half_width`` is looked at
-        with the bets of the first one. Raises `ResumeRefusedError` for another kind of rule, reference or
-        seed.
+        A plan for another number of tasks or repeats is another question, in the same order. Another
+        ``half_width`` is looked at with the bets of the first one. Raises `ResumeRefusedError` for another
+        seed, and on the same tasks for another kind of rule or reference.
         """
-        if (before.tasks, before.repeats) != (self.tasks, self.repeats):
-            return self
-        changes = [
-            f"until.{name}: {old} → {new}"
-            for name, old, new in (
-                ("seed", before.seed, self.seed),
-                ("better_than", before.rule.get("better_than"), self.rule.get("better_than")),
-            )
-            if old != new
-        ]
-        if changes or before.rule.keys() != self.rule.keys():
+        same = (before.tasks, before.repeats) == (self.tasks, self.repeats)
+        fixed: list[tuple[str, Any, Any]] = [("seed", before.seed, self.seed)]
+        if same:
+            fixed += [("better_than", before.rule.get("better_than"), self.rule.get("better_than"))]
+        changes = [f"until.{name}: {old} → {new}" for name, old, new in fixed if old != new]
+        if changes or (same and before.rule.keys() != self.rule.keys()):
             said = "; ".join(changes) or f"until: {before.rule} → {self.rule}"
             raise ResumeRefusedError(
                 f"{path}: the run was begun with another rule ({said}), and an interval that is valid at any "
                 "time allows no other once answers are known. Undo the change, leave until out to have all "
                 "tasks asked, or choose another --output."
             )
+        if not same:
+            tuned = self.tuned_for and (before.tuned_for or self.tuned_for)
+            return replace(self, tuned_for=tuned)
         kept = before.decision if before.rule == self.rule else None
         return replace(before, rule=self.rule, decision=kept)
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """The rollouts that count as failed for good, whatever became of them since."""
+        return frozenset(self.given_up if self.decision is None else self.decision.given_up)
 
     def decider(self) -> Decider:
         """A decider that has taken nothing yet."""

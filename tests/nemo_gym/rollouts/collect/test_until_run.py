@@ -120,3 +120,17 @@ def test_more_tasks_or_repeats_are_another_question_and_what_is_recorded_counts_
             assert found["run"]["resumed"] > 0
             assert certify(RolloutPaths(tmp_path / "out" / "rollouts.jsonl")).problems == []
         assert asked < policy.requests < 150
+
+
+def test_a_run_that_is_not_decided_since_a_rollout_failed_for_good_speaks_of_all_tasks(tmp_path):
+    fine = "until.half_width=0.001"
+    with MockServer(faults_for={"What is 17 +": ["400", "400*"]}) as policy:
+        ran, found = run(tmp_path, policy, fine, "--limit", "40")
+        assert found["end"]["state"] == "exhausted", ran.output
+    assert (found["until"]["tasks_used"], found["until"]["given_up"]) == (40, [17])
+    assert found["until"]["score"]["low"] == pytest.approx(39 / 40)
+    assert (found["score"]["method"] != "sequential", found["score"]["clusters"]) == (True, 39)
+    paths = RolloutPaths(tmp_path / "out" / "rollouts.jsonl")
+    certificate = certify(paths)
+    assert (certificate.until, certificate.missing) == (found["until"], 1)
+    assert json.loads(paths.progress.read_bytes())["until"] == found["until"]["sentence"]

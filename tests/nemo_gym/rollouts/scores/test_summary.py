@@ -76,3 +76,12 @@ def test_what_is_not_known_is_not_printed():
 def test_words_in_brackets_are_words_and_no_colours():
     odd = Summary(COVERAGE, None, {}, {}, {}, run={"benchmark": "a", "model": "[red]m[/red]"})
     assert printed(odd)[1] == "model      [red]m[/red]"
+
+
+def test_a_run_is_whole_once_it_is_decided_whatever_failed():
+    undecided, decided = ({"outcome": outcome} for outcome in (None, "precise"))
+    assert not SUMMARY.whole
+    assert not dataclasses.replace(SUMMARY, until=undecided).whole
+    assert dataclasses.replace(SUMMARY, until=decided).whole
+    nothing_failed = dataclasses.replace(COVERAGE, masked=2, failed=0)
+    assert dataclasses.replace(SUMMARY, coverage=nothing_failed).whole
