@@ -15,6 +15,8 @@ from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.rollouts.scores.certificate import certify
+from nemo_gym.rollouts.sequential.plan import StoppingPlan, load_plan
 from nemo_runs.durable.journal import read_journal
 from nemo_runs.processes import supervise
 
@@ -311,6 +313,30 @@ def test_the_real_collector_completes_over_several_jobs_with_every_rollout_once(
     assert sum(int(word["new"]) for word in words) == 60
     assert [word["state"] for word in words] == ["drained"] * (len(links) - 1) + ["complete"]
     assert dot(job, ".gym_infra_retries") == ["0"]
+
+
+@pytest.mark.slow
+def test_a_decision_that_falls_in_a_later_job_is_that_of_a_run_without_a_break(workplace, tmp_path):
+    """All answers are right, so 70 tasks are needed: more than one job can ask in its time."""
+    run = run_of(
+        workplace, tmp_path, 200, policy_api_key="host:NEMO_GYM_POLICY_API_KEY", drain_margin_s=1,
+        until={"half_width": 0.03},
+    )  # fmt: skip
+    expected = StoppingPlan.make({"half_width": 0.03}, 0, (200, 1), None).found(lambda _task: ([1.0], []))
+    policy = service("policy", "key", "delay=0.15")
+    job = workplace.chain(run=run, services=[policy], policy="policy", gym=REAL_GYM, walltime=10)
+    workplace.ends(job, within=120)
+    links = [
+        link for link in workplace.links(job) if JobPaths(job.job_dir).link(link.job_id).started.exists()
+    ]
+    words = [report(job, link)["state"] for link in links]
+    assert words == ["drained"] * (len(words) - 1) + ["complete"]
+    assert len(words) >= 2, workplace.said(job)
+    plan = load_plan(JobPaths(job.job_dir).rollouts.until)
+    assert (plan.decision, plan.decision.outcome) == (expected, "precise")
+    certificate = certify(JobPaths(job.job_dir).rollouts)
+    assert (certificate.problems, certificate.until["tasks_used"]) == ([], expected.tasks_used)
+    assert certificate.present <= expected.tasks_used + 2 * len(words)
 
 
 def test_rejected_credentials_end_a_chain_at_once_with_their_reason(workplace, tmp_path):
