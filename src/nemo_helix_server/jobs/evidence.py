@@ -186,9 +186,16 @@ _SIGNS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(_MEMORY_FULL, re.IGNORECASE), lambda facts, _found: _memory(facts)),
     (re.compile(_NO_MODULE), _missing_module),
     (re.compile(_NO_NAME), _other_version),
+)
+_LAST_ERRORS: tuple[tuple[re.Pattern[str], _Explain], ...] = (
     (re.compile(_NO_PERMISSION), _no_permission),
     (re.compile(_NO_FILE), _no_file),
 )
+"""Signs that programs also log of what they can do without: they count where no other error follows them."""
+_ERROR = re.compile(r"(^|\s)[A-Za-z_][\w.]*(Error|Exception): ")
+_OF_ANOTHER = re.compile(r"\b(ChildFailedError|CalledProcessError)\b")
+"""An error that says only that another process has failed."""
+_CAUSED = "was the direct cause of the following exception"
 _PASSED_OVER = re.compile(
     r"\w*warn(ing)?\b|falling back|fall back|skipp(ed|ing)|ignor(ed|ing)", re.IGNORECASE
 )
@@ -197,12 +204,17 @@ _PASSED_OVER = re.compile(
 
 def _from_log(facts: ExitFacts, tail: Iterable[str]) -> FailureCause | None:
     """The last line that says something known counts."""
+    another = False
     for line in reversed(list(tail)):
         if _PASSED_OVER.search(line):
             continue
-        for pattern, explain in _SIGNS:
+        for pattern, explain in _SIGNS if another else (*_SIGNS, *_LAST_ERRORS):
             if found := pattern.search(line):
                 return explain(facts, found)
+        if _CAUSED in line:
+            another = False
+        elif _ERROR.search(line) and not _OF_ANOTHER.search(line):
+            another = True
     return None
 
 

@@ -189,6 +189,30 @@ def test_a_file_that_is_missing_or_forbidden_is_named_and_nothing_is_rerun_befor
     assert cause.resumable is (kind is FailureKind.UNKNOWN)
 
 
+MISSING = "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'"
+CAUSED = "The above exception was the direct cause of the following exception:"
+HANDLED = "During handling of the above exception, another exception occurred:"
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"),
+    [
+        (["step 3 loss 0.5", "RuntimeError: NCCL error: unhandled system error"], FailureKind.UNKNOWN),
+        ([HANDLED, "ValueError: not one of the known devices"], FailureKind.UNKNOWN),
+        (["[rank1]: torch.distributed.DistBackendError: timed out"], FailureKind.UNKNOWN),
+        (["RuntimeError: CUDA out of memory. Tried to allocate 20 MiB"], FailureKind.GPU_MEMORY),
+        ([CAUSED, "OSError: the tokenizer cannot be loaded"], FailureKind.NO_FILE),
+        (["torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "], FailureKind.NO_FILE),
+        (["subprocess.CalledProcessError: Command 'x' returned 1"], FailureKind.NO_FILE),
+        (["step 4 loss 0.4"], FailureKind.NO_FILE),
+    ],
+)
+def test_a_file_that_a_program_did_without_is_no_cause_of_an_error_that_follows(
+    after: list[str], kind: FailureKind
+) -> None:
+    assert classify(ExitFacts(exit_status=1), [MISSING, *after]).kind is kind
+
+
 def test_a_command_that_cannot_be_run_is_not_run_again_as_it_is() -> None:
     cause = classify(ExitFacts(exit_status=127, no_program="/no/such", program="python"), [])
     assert (cause.kind, cause.message) == (FailureKind.NO_PROGRAM, "/no/such cannot be run there")
