@@ -13,9 +13,6 @@ ELSEWHERE = {
 """Page -> the test that follows it from its first block to its last."""
 
 SHOWN_ELSEWHERE = {
-    ("docs/how-to/serve-a-model.md", "gym serve --model smollm2 --port 8000 --likelihoods"): (
-        "tests/e2e/test_serve.py::test_likelihoods_are_those_of_the_model_that_answers"
-    ),
     (DEMOS, "$ nemo jobs pause first-training"): (
         "tests/e2e/test_tutorial_service.py::test_the_page_of_demos_shows_outputs_of_the_tutorial"
     ),

@@ -456,6 +456,7 @@ def serve_a_model(page: Page) -> None:
     shutil.copy(models.find_model("smollm2").path, page.folder / "tuned.gguf")
     page.replaced["tuned.gguf"] = f"tuned.gguf --port {worlds.free_port()}"
     page.serve("my-tuned-model answers at")
+    page.serve("answers at")
 
 
 def record(page: Page) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,31 +120,38 @@ class Page:
     def type(self, script: str, *, status: int = 0) -> str:
         """Type commands into a shell that ends at the first failure."""
         with self._shell(script) as shell:
-            try:
-                self.said = shell.communicate(timeout=300)[0]
-            except subprocess.TimeoutExpired:
-                os.killpg(shell.pid, signal.SIGKILL)
-                raise
+            self.said = shell.communicate(timeout=300)[0]
             assert shell.returncode == status, f"{self.name}:\n{script}\n{shell.returncode}:\n{self.said}"
         return self.said
 
-    def serve(self, until: str) -> None:
-        """Type the next block, whose last command stays until it is interrupted; it must say ``until``."""
-        with self._shell(self.filled(self.next(*COMMANDS).script)) as shell:
-            watchdog = threading.Timer(120, shell.kill)
-            watchdog.start()
-            assert shell.stdout is not None
-            lines: list[str] = []
-            while until not in (line := shell.stdout.readline()):
-                lines.append(line)
-                assert line, f"{self.name}: {until!r} was not said:\n{''.join(lines)}"
-            watchdog.cancel()
-            os.killpg(shell.pid, signal.SIGINT)
-            shell.communicate(timeout=60)
+    def serve(self, until: str, *, seconds: float = 60) -> None:
+        """Type the next block, whose last command stays until it is interrupted; it must say ``until``.
 
-    def _shell(self, script: str) -> subprocess.Popen[str]:
-        """A shell in a session of its own, which at its end ends what it left in the background."""
-        return subprocess.Popen(
+        Interrupted, it must end well within some seconds.
+        """
+        script = self.filled(self.next(*COMMANDS).script)
+        with self._shell(script) as shell:
+            watchdog = threading.Timer(120, os.killpg, (shell.pid, signal.SIGKILL))
+            watchdog.start()
+            try:
+                assert shell.stdout is not None
+                lines: list[str] = []
+                while until not in (line := shell.stdout.readline()):
+                    lines.append(line)
+                    assert line, f"{self.name}: {until!r} was not said:\n{''.join(lines)}"
+            finally:
+                watchdog.cancel()
+            os.killpg(shell.pid, signal.SIGINT)
+            rest = shell.communicate(timeout=seconds)[0]
+            assert shell.returncode == 0, f"{self.name}:\n{script}\n{shell.returncode}:\n{rest}"
+
+    @contextlib.contextmanager
+    def _shell(self, script: str) -> Iterator[subprocess.Popen[str]]:
+        """A shell in a session of its own, which at its end ends what it left in the background.
+
+        Nothing of it outlives a failure.
+        """
+        with subprocess.Popen(
             ["bash", "-e", "-c", f"{_TIDY}\n{script}"],
             cwd=self.folder,
             env=self.environ,
@@ -153,7 +160,13 @@ class Page:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-        )
+        ) as shell:
+            try:
+                yield shell
+            except BaseException:
+                if shell.returncode is None:  # not reaped: the number is still the shell's
+                    os.killpg(shell.pid, signal.SIGKILL)
+                raise
 
     def save(self, path: str, *languages: str, more: str = "") -> Path:
         """Save the next block as a file, with ``more`` behind it."""

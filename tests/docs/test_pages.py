@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,16 @@ def test_what_a_page_shows_can_be_done(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", cluster.READERS)
 def test_what_a_page_shows_can_be_done_on_slurm(name: str, slurm: RealSlurm) -> None:
     follow(name, slurm.folder)
+
+
+def test_a_served_block_that_is_deaf_to_an_interrupt_is_a_failure_and_is_ended(tmp_path: Path) -> None:
+    written = tmp_path / "page.md"
+    deaf = 'trap "" INT; echo $$ >pid; echo here; while :; do sleep 0.1; done'
+    written.write_text(f"```sh\nbash -c '{deaf}'\n```\n")
+    page = Page(str(written), tmp_path / "followed", passed_over)
+    with pytest.raises(subprocess.TimeoutExpired):
+        page.serve("here", seconds=1)
+    assert has_ended(int((page.folder / "pid").read_text()))
 
 
 def test_every_page_with_blocks_is_followed() -> None:

@@ -1,6 +1,7 @@
 """`gym serve` with the real library and the real small model."""
 
 import contextlib
+import ctypes
 import http.client
 import json
 import os
@@ -62,8 +63,8 @@ class Served:
 
     def close(self):
         """End it in any case, and close its pipes."""
-        if self.process.poll() is None:
-            self.end()
+        self.process.kill()
+        self.process.wait()
         self.process.stdout.close()
         self.process.stderr.close()
 
@@ -115,6 +116,22 @@ def test_another_name_is_what_clients_see_and_an_interrupt_ends_it_during_an_ans
     assert b"[DONE]" not in rest
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("served", [(), ("--likelihoods",)], indirect=True)
+def test_a_signal_that_another_thread_gets_ends_it_too(served, number):
+    """The main thread waits and hears nothing of it, as of one that comes just before it begins to wait."""
+    while "answers at" not in served.process.stderr.readline():
+        assert served.process.poll() is None
+    first = served.process.pid
+    while Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert served.process.poll() is None
+    others = [int(name) for name in os.listdir(f"/proc/{first}/task") if int(name) != first]
+    assert others
+    assert ctypes.CDLL(None).tgkill(first, others[0], number) == 0
+    _, talk = served.process.communicate(timeout=60)
+    assert served.process.returncode == 0, talk
+
+
 def test_it_ends_while_the_model_is_still_loading():
     process = subprocess.Popen(
         [GYM, "serve", "--model", "smollm2", "--port", "0", "--context", "8192", "--parallel", "4"],
@@ -126,6 +143,7 @@ def test_it_ends_while_the_model_is_still_loading():
     process.terminate()
     answered, _ = process.communicate(timeout=60)
     assert answered == ""
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_a_host_that_others_reach_is_refused_without_a_key():

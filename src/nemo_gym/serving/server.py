@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +54,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
-    """Serve until SIGTERM or SIGINT; the process ends then, with exit status 0.
+    """Serve until SIGTERM or SIGINT; the process ends then, with status 0, or by the signal while it loads.
 
     ``announce`` gets the address, ``http://HOST:PORT``, once the model answers there.
     Raises `ConfigError` when the library is missing or the model cannot be loaded.
@@ -66,8 +67,7 @@ def serve(options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
     address = str(server.listening_address)
     if options.likelihoods:
         _serve_before(address, options, announce)
-    for number in _STOP_SIGNALS:
-        signal.signal(number, _leave)
+    _leave_at_signals()
     announce(address)
     while True:
         signal.pause()
@@ -78,8 +78,7 @@ def _serve_before(behind: str, options: ServeOptions, announce: Callable[[str], 
     from nemo_gym.serving.scorer import Scorer
 
     scorer = Scorer(options.model, context=options.context, threads=options.threads or _default_threads())
-    for number in _STOP_SIGNALS:
-        signal.signal(number, _leave)
+    _leave_at_signals()
     asyncio.run(_answer(scorer, behind, options, announce))
     raise AssertionError("a server answers until a signal ends the process")
 
@@ -103,6 +102,27 @@ async def _answer(
     port = runner.addresses[0][1]
     announce(f"http://{options.host}:{port}")
     await asyncio.Event().wait()
+
+
+def _leave_at_signals() -> None:
+    """From now on end at a stop signal, whichever thread gets it and whatever the main thread waits for.
+
+    Python runs handlers in the main thread only, between two of its own steps. Of a signal that another
+    thread got, or that came just before the main thread began to wait, it would hear after that wait: never.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    threading.Thread(target=_leave_when_told, args=(reader,), name="stop signals", daemon=True).start()
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _leave)
+
+
+def _leave_when_told(reader: int) -> None:
+    """Read the numbers of signals that came until one is a stop signal."""
+    while os.read(reader, 1)[0] not in _STOP_SIGNALS:
+        pass
+    os._exit(errors.EXIT_DONE)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
