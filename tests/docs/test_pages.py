@@ -12,6 +12,8 @@ from tests.docs.pages import ROOT, Block, Page, blocks, pages
 from tests.slurm.lab import RealSlurm, slurm, slurm_lab
 from tests.test_cases import named
 
+from nemo_runs.processes.trees import marked
+
 pytestmark = pytest.mark.services
 
 __all__ = ["slurm", "slurm_lab"]
@@ -51,12 +53,13 @@ def test_what_a_page_shows_can_be_done_on_slurm(name: str, slurm: RealSlurm) -> 
 
 def test_a_served_block_that_is_deaf_to_an_interrupt_is_a_failure_and_is_ended(tmp_path: Path) -> None:
     written = tmp_path / "page.md"
-    deaf = 'trap "" INT; echo $$ >pid; echo here; while :; do sleep 0.1; done'
+    deaf = 'trap "" INT; echo here; while :; do sleep 0.1; done'
     written.write_text(f"```sh\nbash -c '{deaf}'\n```\n")
     page = Page(str(written), tmp_path / "followed", passed_over)
+    page.environ["DEAF_PAGE"] = str(tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
         page.serve("here", seconds=1)
-    assert has_ended(int((page.folder / "pid").read_text()))
+    assert marked("DEAF_PAGE", str(tmp_path)) == []
 
 
 def test_every_page_with_blocks_is_followed() -> None:
