@@ -112,13 +112,13 @@ def _leave_at_signals() -> None:
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    threading.Thread(target=_leave_when_told, args=(reader,), name="stop signals", daemon=True).start()
+    threading.Thread(target=_leave_when_signalled, args=(reader,), name="stop signals", daemon=True).start()
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in _STOP_SIGNALS:
         signal.signal(number, _leave)
 
 
-def _leave_when_told(reader: int) -> None:
+def _leave_when_signalled(reader: int) -> None:
     """Read the numbers of signals that came until one is a stop signal."""
     while os.read(reader, 1)[0] not in _STOP_SIGNALS:
         pass

@@ -141,7 +141,7 @@ class _Cancellation:
         self._needed: set[Path] = set()
         """Folders of jobs that run other benchmarks too: a benchmark's tombstone alone ends it there.
 
-        All jobs of one: whoever ends the one that runs may end what waits for its turn after it.
+        All jobs of one: the person who ends the one that runs may end what waits for its turn after it.
         """
         self._left_alone: set[str] = set()
         self.problems: list[str] = []
