@@ -120,6 +120,7 @@ LAYERS = {
     "nemo_helix_plugin": (
         "errors model_fields addresses yaml_text",
         "jobs access files models",
+        "job_words",
         "customization",
         "config client customization.sdk",
         "cli",

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nemo_helix_plugin.cli.output import cells, job_state, times
+from nemo_helix_plugin.cli.output import cells
+from nemo_helix_plugin.job_words import job_state, times
 from nemo_runs.sizes import size_in_words
 
 Record = Mapping[str, Any]

@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.text import Text
 
-from nemo_helix_plugin.cli.output import documents, times
+from nemo_helix_plugin.cli.output import documents
+from nemo_helix_plugin.job_words import times
 from nemo_runs.sizes import size_in_words
 
 STYLES: Mapping[str, str] = {

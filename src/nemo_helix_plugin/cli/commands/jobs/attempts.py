@@ -49,7 +49,7 @@ def list_attempts(
     asked = {"job": name, "workspace": call.workspace, "query_params": wanted}
 
     def note(attempt: Mapping[str, Any]) -> str:
-        from nemo_helix_plugin.cli.output import job_state
+        from nemo_helix_plugin.job_words import job_state
 
         return job_state.note(attempt, call.display.now)
 

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from nemo_helix_plugin.cli.command_context import CommandContext, console, record_of
 from nemo_helix_plugin.cli.commands.jobs.logs import shown_message
-from nemo_helix_plugin.cli.output import cells, documents, job_state, times
+from nemo_helix_plugin.cli.output import cells, documents
+from nemo_helix_plugin.job_words import job_state, times
 
 if TYPE_CHECKING:
     from nemo_helix_plugin.jobs.watch_types import JobLogEvent, JobStatusEvent

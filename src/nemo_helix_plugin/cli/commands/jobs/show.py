@@ -59,7 +59,7 @@ def list_jobs(
     everywhere = ["workspace"] if call.workspace == "-" else []
 
     def note(job: Mapping[str, Any]) -> str:
-        from nemo_helix_plugin.cli.output import job_state
+        from nemo_helix_plugin.job_words import job_state
 
         return job_state.note(job, call.display.now)
 

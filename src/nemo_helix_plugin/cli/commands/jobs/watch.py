@@ -170,7 +170,7 @@ def _job(call: CommandContext, name: str) -> Mapping[str, Any]:
 
 def _may_go_on(job: Mapping[str, Any]) -> bool:
     """Whether a resume or rerun is still possible."""
-    from nemo_helix_plugin.cli.output import job_state, times
+    from nemo_helix_plugin.job_words import job_state, times
 
     if job["status"] not in _GOES_ON or job_state.is_reclaimed(job):
         return False
@@ -196,7 +196,7 @@ def _changed(
 
 
 def _waiting(job: Mapping[str, Any]) -> str:
-    from nemo_helix_plugin.cli.output import job_state
+    from nemo_helix_plugin.job_words import job_state
 
     kept = job_state.kept(job, datetime.now(UTC))
     verb = "resumed" if job["status"] == "paused" else "rerun"
@@ -205,7 +205,7 @@ def _waiting(job: Mapping[str, Any]) -> str:
 
 def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
     """Say how it ended and what could be done, and return the exit status."""
-    from nemo_helix_plugin.cli.output import job_state
+    from nemo_helix_plugin.job_words import job_state
 
     status, name = job["status"], job["name"]
     if status == "completed":

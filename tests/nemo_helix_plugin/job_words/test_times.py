@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nemo_helix_plugin.cli.output import times
+from nemo_helix_plugin.job_words import times
 
 NOW = datetime(2026, 11, 29, 16, 43, 32, tzinfo=UTC)
 

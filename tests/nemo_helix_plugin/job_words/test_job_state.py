@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nemo_helix_plugin.cli.output import job_state
+from nemo_helix_plugin.job_words import job_state
 
 NOW = datetime(2026, 11, 29, 16, 0, tzinfo=UTC)
 LATER = (NOW + timedelta(days=6, hours=3)).isoformat()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from nemo_helix_plugin.cli.output import times
+from nemo_helix_plugin.job_words import times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.durations import duration_in_words
 
