@@ -23,6 +23,9 @@ HEAD = """# Fine-tuning jobs
 `nemo customization {names} --job-json job.json` submits a job; the file holds the backend's
 input spec. This page is written from the code (`make reference`).
 
+- Everything that is wrong with a spec is said at once: each field by its dotted name (and its line, of a file
+  that `nemo` reads), with what would be right; then each name that nothing has, and what the service lacks.
+  What relates fields to each other is looked at where the fields themselves are right.
 - A field that is not supported is refused by its dotted name when it is set. A default that is not
   supported becomes what is done instead, and the stored spec shows it.
 - A model is `workspace/name` (a model or fileset), a folder of the service's machine as `/path` or

@@ -118,7 +118,7 @@ LAYERS = {
         "commands",
     ),
     "nemo_helix_plugin": (
-        "errors model_fields addresses yaml_text",
+        "errors model_fields addresses yaml_text body_problems",
         "jobs access files models",
         "job_words",
         "customization",

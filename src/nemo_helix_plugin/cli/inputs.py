@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from nemo_runs import strict_json
-from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
     Model = TypeVar("Model", bound=BaseModel)
     _ParamType = click.ParamType[Any]
@@ -71,14 +69,25 @@ def body(input_file: str | None, input_data: str | None, flags: Mapping[str, Any
     return {**given, **{name: value for name, value in flags.items() if value is not None}}
 
 
-def validated(model: type[Model], found: Mapping[str, Any]) -> Model:
-    """The body as its type; what does not fit is a usage error that names the field, never its value."""
+def validated(
+    model: type[Model], found: Mapping[str, Any], where: Callable[[Sequence[str]], str] = lambda _path: ""
+) -> Model:
+    """The body as its type; all that does not fit is one usage error that names the fields, never a value.
+
+    ``where`` gives the line of a field in its file, as words that follow its name.
+    """
     from pydantic import ValidationError
+
+    from nemo_helix_plugin.body_problems import body_problems, in_lines
 
     try:
         return model.model_validate(found)
-    except ValidationError as error:
-        raise click.UsageError(_problem(model, error, found)) from None
+    except ValidationError:
+        problems = body_problems(model, found)
+        lines = [
+            f"{'.'.join(one.path)}{where(one.path)}: {one.text}" if one.path else one.text for one in problems
+        ]
+        raise click.UsageError(f"{in_lines(lines)}.") from None
 
 
 def secret(value: str, option: str) -> str:
@@ -168,48 +177,3 @@ def _kind(value: object) -> str:
         type(None): "null",
     }
     return kinds.get(type(value), type(value).__name__)
-
-
-_WORDING = (
-    (
-        re.compile(r"^input tag '(.*)' found using '(.*)' does not match any of the expected tags: "),
-        r"the \2 '\1' is not one of ",
-    ),
-    (re.compile(r"^unable to extract tag using discriminator '(.*)'$"), r"'\1' is missing"),
-    (re.compile(r"^input should be a valid dictionary( or instance of .*)?$"), "an object is needed"),
-    (re.compile(r"^extra inputs are not permitted$"), "there is no such field"),
-    (
-        re.compile(r"^input should be a valid string$"),
-        "text is needed; put a number or true and false in quotes",
-    ),
-)
-"""What pydantic says, and what is said in its place."""
-
-
-def _place(found: Sequence[int | str], given: object) -> Iterator[str]:
-    """The keys of the body that lead to a problem: pydantic has kinds of objects among them."""
-    for number, part in enumerate(found, start=1):
-        if isinstance(given, Mapping) and part not in given and number < len(found):
-            continue
-        yield str(part)
-        if isinstance(given, Mapping):
-            given = given.get(str(part))
-        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
-            given = given[part]
-
-
-def _problem(model: type[BaseModel], error: ValidationError, given: object) -> str:
-    """The first problem, and how many more there are."""
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    first, more = found[0], len(found) - 1
-    where = ".".join(_place(first["loc"], given))
-    message = first["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    if first["type"] == "extra_forbidden":
-        from nemo_helix_plugin.model_fields import field_suggestion
-
-        message = f"there is no such field{field_suggestion(model, str(first['loc'][-1]))}"
-    for theirs, ours in _WORDING:
-        message = theirs.sub(ours, message)
-    end = f"; {counted(more, 'more problem is', 'more problems are')} there" if more else ""
-    return f"{where}: {message}{end}." if where else f"{message}{end}."

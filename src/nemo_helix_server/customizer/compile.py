@@ -20,6 +20,7 @@ from nemo_helix_server.customizer.facts import (
     TrainingMachine,
     engine_program,
 )
+from nemo_helix_server.errors import InvalidError
 
 _STEPS = "nemo_helix_server.customizer.steps"
 _LIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
@@ -42,7 +43,7 @@ class Compiled(NamedTuple):
 def compile_job(
     backend: Backend, given: BaseModel, facts: CompileFacts, profile: str | None = None
 ) -> Compiled:
-    """Compile a job; raises `InvalidError` naming the field that is not supported."""
+    """Compile a job; raises `InvalidError` naming the fields that are not supported."""
     spec = resolved(backend, given, facts)
     output = names.output_names(
         (spec.get("output") or {}).get("name"), facts.model.shown, facts.dataset.shown, facts.digits
@@ -65,15 +66,17 @@ def _chose_precision(backend: Backend, given: BaseModel) -> bool:
     )
 
 
-def rules(backend: Backend, given: BaseModel, facts: CompileFacts) -> list[support.Rule]:
-    """The rules that hold for an input in this situation."""
-    return list(backend.rules(given, facts))
-
-
 def resolved(backend: Backend, given: BaseModel, facts: CompileFacts) -> dict[str, Any]:
-    """The spec with every default as it will be; raises `InvalidError`."""
-    holding = rules(backend, given, facts)
-    support.check(given, holding)
+    """The spec with every default as it will be; `support.SpecRefusedError` says what cannot."""
+    holding: list[support.Rule] = []
+    problems = []
+    try:
+        holding.extend(backend.rules(given, facts))
+    except InvalidError as error:
+        problems.append(error.detail)
+    problems += support.refusals(given, holding)
+    if problems:
+        raise support.SpecRefusedError(problems)
     spec = given.model_dump(mode="json")
     support.resolve(spec, holding)
     spec = {

@@ -13,17 +13,19 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from nemo_helix_plugin.access.roles import Role
+from nemo_helix_plugin.body_problems import body_problems
 from nemo_helix_plugin.customization import backends, explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
-from nemo_helix_plugin.model_fields import field_suggestion
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names, previewing
 from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.engines import Engines
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
+from nemo_helix_server.customizer.gathering import Gathered
 from nemo_helix_server.customizer.references import References
+from nemo_helix_server.customizer.support import SpecRefusedError
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.executors.base import NeverPossibleError, RunPlace
 from nemo_helix_server.isolation import Isolation
@@ -39,6 +41,8 @@ from nemo_runs.durable.disk import read_regular
 
 Document = dict[str, Any]
 _OWN = Compare("source", Operator.EQUAL, names.SOURCE)
+_NOT_FOUND = InputSource("path", "", "nothing")
+"""In the place of what a spec names and nobody has, so that the rest of the spec can be looked at."""
 _LOOKED_AT = 20
 """Newest jobs with one output; of older ones none can still be on its way."""
 
@@ -70,14 +74,31 @@ class Customizer:
     ) -> tuple[Document, bool]:
         """Make a job; the flag says whether it is new."""
         facts, compiled = self._compiled(caller, workspace, registry.find(backend), body, client_token)
-        name = facts.job_name
-        request = _request(body, name, compiled)
-        self.profiles.check(request.platform_spec)
-        self._check_secrets(workspace, compiled.spec)
-        self._check_trackers(compiled.spec)
         with self._creating:
-            self._check_output(workspace, name, compiled.output, client_token)
+            request = self._checked(workspace, body, facts, compiled, client_token)
             return self.jobs.create(caller, workspace, request, client_token=client_token)
+
+    def _checked(
+        self,
+        workspace: str,
+        body: CreateCustomizationJobRequest,
+        facts: CompileFacts,
+        compiled: compiling.Compiled,
+        client_token: str | None,
+    ) -> CreateHelixJobRequest:
+        """The job's request; raises with everything that would keep it from being made or from its end."""
+        gathered = Gathered()
+        with gathered:
+            request = _request(body, facts.job_name, compiled)
+            self.profiles.check(request.platform_spec)
+        with gathered:
+            self._check_secrets(workspace, compiled.spec)
+        with gathered:
+            self._check_trackers(compiled.spec)
+        with gathered:
+            self._check_output(workspace, facts.job_name, compiled.output, client_token)
+        gathered.raise_all()
+        return request
 
     def preview(self, caller: Caller, workspace: str, backend: str, body: PreviewRequest) -> Document:
         """What a job of this spec would learn of its first rows, and what would be cut; there is no job."""
@@ -104,11 +125,19 @@ class Customizer:
     ) -> tuple[CompileFacts, compiling.Compiled]:
         given = validated(backend.description, body.spec)
         self._check_workspace(workspace)
-        engine = self._engine(backend.engine, self._place(given, body))
+        gathered = Gathered()
+        engine = EngineFacts(backend.engine, "", {})
+        with gathered:
+            engine = self._engine(backend.engine, self._place(given, body))
         digits = names.token(workspace, client_token)
         name = body.name or getattr(given, "name", None) or names.job_name(backend.name, digits)
-        facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
-        return facts, compiling.compile_job(backend, given, facts, body.profile)
+        facts = self.facts(
+            caller, workspace, backend, given, engine, body, gathered, name=name, digits=digits
+        )
+        with gathered:
+            compiled = compiling.compile_job(backend, given, facts, body.profile)
+        gathered.raise_all()
+        return facts, compiled
 
     def facts(
         self,
@@ -118,23 +147,27 @@ class Customizer:
         given: BaseModel,
         engine: EngineFacts,
         body: CreateCustomizationJobRequest,
+        gathered: Gathered,
         *,
         name: str,
         digits: str,
     ) -> CompileFacts:
-        """Find out everything that compiling needs to know."""
-        found = self._sources(caller, workspace, backend.description, given)
+        """Find out everything that compiling needs to know; what names nothing is gathered."""
+        found = self._sources(caller, workspace, backend.description, given, gathered)
         own = self.settings.of_backend(backend.name)
-        environment = found.get("environment")
+        environment, rewards = found.get("environment"), None
+        if environment:
+            with gathered:
+                rewards = self._rewards(environment)
         place = self._place(given, body)
         return CompileFacts(
             machine=(place and place.machine()) or self.engines.machine,
             engine=engine,
-            model=found["model"],
-            dataset=found["dataset"],
+            model=found.get("model") or _NOT_FOUND,
+            dataset=found.get("dataset") or _NOT_FOUND,
             validation=found.get("validation"),
             environment=environment,
-            rewards=self._rewards(environment) if environment else None,
+            rewards=rewards,
             trusted=Role(caller.role) is Role.ADMIN,
             workspace=workspace,
             job_name=name,
@@ -166,13 +199,18 @@ class Customizer:
         return tuple(one["provider"] for one in self.profiles.all() if one["profile"] == profile)
 
     def _sources(
-        self, caller: Caller, workspace: str, backend: backends.BackendDescription, given: BaseModel
+        self,
+        caller: Caller,
+        workspace: str,
+        backend: backends.BackendDescription,
+        given: BaseModel,
+        gathered: Gathered,
     ) -> dict[str, InputSource]:
-        wanted = named(backend, given)
         found = {}
-        for what, (field, reference) in wanted.items():
+        for what, (field, reference) in named(backend, given).items():
             find = self.references.model if what == "model" else self.references.data
-            found[what] = find(caller, workspace, field, reference)
+            with gathered:
+                found[what] = find(caller, workspace, field, reference)
         return found
 
     def _rewards(self, source: InputSource) -> Mapping[str, Any]:
@@ -302,19 +340,14 @@ class Customizer:
 
 
 def validated(backend: backends.BackendDescription, spec: Mapping[str, Any]) -> BaseModel:
-    """A spec as the backend's input; raises `InvalidError` naming the first field that is wrong."""
+    """A spec as the backend's input; raises `SpecRefusedError` naming every field that is wrong."""
     try:
         return backend.input_type().model_validate(spec)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        first, more = found[0], len(found) - 1
-        where = ".".join(str(part) for part in first["loc"] if part not in {"dpo", "grpo"})
-        text = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            meant = field_suggestion(backend.input_type(), str(first["loc"][-1]))
-            text = f"there is no such field{meant}; `nemo customization {backend.name} explain` shows them"
-        end = f" (and {more} more)" if more else ""
-        raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None
+    except ValidationError:
+        problems = [str(one) for one in body_problems(backend.input_type(), spec)]
+        unknown = "there is no such field"
+        more = f"; `nemo customization {backend.name} explain` shows them"
+        raise SpecRefusedError([f"{one}{more}" if unknown in one else one for one in problems]) from None
 
 
 def _profile(given: BaseModel, body: CreateCustomizationJobRequest) -> str | None:

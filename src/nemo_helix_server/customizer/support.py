@@ -7,12 +7,13 @@ is not supported becomes what is done instead, and the stored spec shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from nemo_helix_plugin.body_problems import in_lines
 from nemo_helix_server.customizer import paths
 from nemo_helix_server.errors import InvalidError
 
@@ -53,15 +54,27 @@ class SupportTable:
     rules: tuple[Rule, ...]
 
 
-def check(model: BaseModel, rules: Iterable[Rule]) -> None:
-    """Raise `InvalidError` for the first field that somebody set and that cannot be done."""
+class SpecRefusedError(InvalidError):
+    """Everything that is not right with a spec, at once."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(in_lines(problems))
+        self.problems = tuple(problems)
+
+
+def refusals(model: BaseModel, rules: Iterable[Rule]) -> list[str]:
+    """A sentence for each field that somebody set and that cannot be done; of a block none for its fields."""
     by_path: dict[str, list[Rule]] = {}
     for rule in rules:
         by_path.setdefault(rule.path, []).append(rule)
+    found: dict[str, str] = {}
     for path, value in paths.given(model):
+        if any(path.startswith(f"{block}.") for block in found):
+            continue
         for rule in by_path.get(path, ()):
             if not rule.allows(value):
-                raise InvalidError(refusal(rule, value))
+                found.setdefault(path, refusal(rule, value))
+    return list(found.values())
 
 
 def refusal(rule: Rule, value: Any) -> str:

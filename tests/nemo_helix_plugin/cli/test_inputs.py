@@ -19,7 +19,10 @@ DPO = {"type": "dpo", "finetuning_type": "lora"}
             r"^training.learning_rat: there is no such field \(did you mean 'learning_rate'\?\)\.$",
         ),
         ({**DPO, "lora": {"rank": "x"}}, r"^training.lora.rank: "),
-        ({**DPO, "lora": {"rnk": 1, "alfa": 1}}, r"^training.lora.rnk: .*; 1 more problem is there\.$"),
+        (
+            {**DPO, "lora": {"rnk": 1, "alfa": 1}},
+            r"^2 problems:\n  training.lora.rnk: .*\n  training.lora.alfa: .*\.$",
+        ),
     ],
 )
 def test_a_field_is_named_as_it_stands_in_the_file(training, said):

@@ -532,3 +532,52 @@ class TestAProfileThatLeadsElsewhere:
         answer = client.post(RL, json={"spec": spec, "profile": "cluster"})
         assert answer.status_code == 409
         assert answer.json()["detail"] == "there is no engine trl on the cluster; install it there"
+
+
+def test_everything_that_is_wrong_with_a_spec_is_said_at_once(make: Made, spec: dict[str, Any]) -> None:
+    client = make().client()
+    training = {**spec["training"], "batch_size": 3, "micro_batch_size": 2, "learning_rat": 1}
+    answer = client.post(RL, json={"spec": {"dataset": 7, "training": training}})
+    assert answer.status_code == 422
+    unknown = "  training.learning_rat: there is no such field (did you mean 'learning_rate'?); "
+    assert answer.json()["detail"].splitlines() == [
+        "4 problems:",
+        "  model: it is missing, and required",
+        "  dataset: text is needed; put a number or true and false in quotes",
+        f"{unknown}`nemo customization rl explain` shows them",
+        "  training: training.batch_size 3 cannot be divided by micro_batch_size x data parallel size = 2",
+    ]
+
+
+def test_what_a_spec_names_and_what_is_not_supported_is_said_at_once(
+    make: Made, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    client = make(engines={}).client()
+    training = {"type": "dpo", "optimizer_type": "x", "keep_top_k": 3, "val_check_interval": 7}
+    wrong = {"model": "nothing", "dataset": "/no/such", "training": training, "deployment_config": "x"}
+    answer = client.post(RL, json={"spec": wrong})
+    assert answer.status_code == 409  # of the engine, which is looked for first
+    said = answer.json()["detail"].splitlines()
+    assert [line.split()[0] for line in said] == [
+        "6",
+        "engine",
+        "model:",
+        "dataset:",
+        "training.optimizer_type",
+        "training.val_check_interval",
+        "deployment_config",
+    ]
+    assert client.get(JOBS).json()["data"] == []
+
+
+def test_what_only_a_whole_job_shows_is_said_at_once(bench: Bench, spec: dict[str, Any]) -> None:
+    trackers = {"wandb": {"api_key_secret": "key"}, "mlflow": {"tracking_uri": "ftp://x"}}
+    training = {"type": "dpo", "execution_profile": "slow"}
+    answer = bench.client().post(RL, json={"spec": {**spec, "training": training, "integrations": trackers}})
+    said = answer.json()["detail"].splitlines()
+    assert said[0] == "3 problems:"
+    for line, word in zip(
+        said[1:], ("'dpo-training'", "there is no secret key", "tracking_uri"), strict=True
+    ):
+        assert word in line

@@ -21,6 +21,7 @@ from tests.nemo_helix_server.customizer.situations import (
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import paths
 from nemo_helix_server.customizer.facts import TrainingMachine
+from nemo_helix_server.customizer.support import SpecRefusedError
 from nemo_helix_server.errors import InvalidError
 
 TABLES = {table.kind: table for kind in KINDS for table in backend(kind).tables}
@@ -348,9 +349,9 @@ def test_what_is_not_supported_is_refused_by_name_where_it_is_set(kind: str, rul
         spec["training"]["teacher_model"] = "lab/teacher"
     if rule.path == "training.training_type" and kind == "unsloth":
         return  # the type knows no other value
-    with pytest.raises(InvalidError) as refused:
+    with pytest.raises(SpecRefusedError) as refused:
         job(kind, spec, **changes)
-    assert refused.value.detail.startswith(f"{rule.path} ")
+    assert refused.value.problems[0].startswith(f"{rule.path} ")
     assert "because " in refused.value.detail
 
 

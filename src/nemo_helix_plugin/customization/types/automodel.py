@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from nemo_helix_plugin.body_problems import several
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -20,7 +21,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Seed,
     Share,
     Text,
-    check_learning_rates,
+    learning_rate_problems,
 )
 from nemo_helix_plugin.jobs.models import RequestModel
 
@@ -127,10 +128,13 @@ class AutomodelTraining(RequestModel):
     @model_validator(mode="after")
     def _distillation_has_a_teacher(self) -> AutomodelTraining:
         if self.training_type == "distillation":
+            problems = []
             if self.teacher_model is None:
-                raise ValueError("training.teacher_model is missing: distillation learns from one")
+                problems.append("training.teacher_model is missing: distillation learns from one")
             if self.recipe not in {"auto", "sft"}:
-                raise ValueError(f"training.recipe must be sft for distillation, not {self.recipe}")
+                problems.append(f"training.recipe must be sft for distillation, not {self.recipe}")
+            if problems:
+                raise several(problems)
         return self
 
 
@@ -179,7 +183,9 @@ class AutomodelOptimizer(RequestModel):
 
     @model_validator(mode="after")
     def _decays(self) -> AutomodelOptimizer:
-        check_learning_rates(self.learning_rate, self.min_learning_rate)
+        problems = learning_rate_problems(self.learning_rate, self.min_learning_rate)
+        if problems:
+            raise several(problems)
         return self
 
 

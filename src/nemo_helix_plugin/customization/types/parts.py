@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
+from nemo_helix_plugin.body_problems import several
 from nemo_helix_plugin.customization import tracker_names
 from nemo_helix_plugin.jobs.models import RequestModel
 
@@ -83,10 +84,10 @@ class Mlflow(RequestModel):
     @field_validator("tags")
     @classmethod
     def _taken(cls, tags: dict[str, str]) -> dict[str, str]:
-        for name, value in tags.items():
-            problem = tracker_names.tag_problem(name, value)
-            if problem:
-                raise ValueError(problem)
+        found = [tracker_names.tag_problem(name, value) for name, value in tags.items()]
+        problems = [problem for problem in found if problem]
+        if problems:
+            raise several(problems)
         return tags
 
 
@@ -100,17 +101,22 @@ class Integrations(RequestModel):
     def _holds_something(self) -> Integrations:
         if not self.model_fields_set:
             raise ValueError("integrations is empty: name wandb or mlflow, or leave it out")
-        for name in ("wandb", "mlflow"):
-            tracker = getattr(self, name)
-            if tracker is not None and not tracker.model_fields_set:
-                raise ValueError(f"integrations.{name} is empty: give at least one field, or leave it out")
+        named = {"wandb": self.wandb, "mlflow": self.mlflow}
+        empty = [
+            name for name, tracker in named.items() if tracker is not None and not tracker.model_fields_set
+        ]
+        if empty:
+            raise several(
+                f"integrations.{name} is empty: give at least one field, or leave it out" for name in empty
+            )
         return self
 
 
-def check_learning_rates(rate: float, lowest: float | None) -> None:
-    """A decay ends below where it begins; `ValueError` otherwise."""
+def learning_rate_problems(rate: float, lowest: float | None) -> list[str]:
+    """What is wrong where a decay does not end below where it begins."""
     if lowest is not None and lowest > rate:
-        raise ValueError(f"min_learning_rate {lowest:g} is more than learning_rate {rate:g}")
+        return [f"min_learning_rate {lowest:g} is more than learning_rate {rate:g}"]
+    return []
 
 
 class Output(RequestModel):
@@ -143,20 +149,23 @@ class Parallelism(RequestModel):
 
     @model_validator(mode="after")
     def _divides(self) -> Parallelism:
+        problems = []
         if self.devices % self.model_parallel:
-            raise ValueError(
+            problems.append(
                 f"{self.devices} GPUs (num_nodes x num_gpus_per_node) cannot be divided by tensor x pipeline "
                 f"x context parallel size = {self.model_parallel}"
             )
         data_parallel = self.devices // self.model_parallel
         expert = self.expert_parallel_size or 1
-        if (data_parallel * self.context_parallel_size) % expert:
-            raise ValueError(
+        if not problems and (data_parallel * self.context_parallel_size) % expert:
+            problems.append(
                 f"expert_parallel_size {expert} does not divide data parallel x context parallel size = "
                 f"{data_parallel * self.context_parallel_size}"
             )
         if expert > 1 and self.tensor_parallel_size > 1:
-            raise ValueError("tensor_parallel_size must be 1 when expert_parallel_size is more than 1")
+            problems.append("tensor_parallel_size must be 1 when expert_parallel_size is more than 1")
+        if problems:
+            raise several(problems)
         return self
 
 

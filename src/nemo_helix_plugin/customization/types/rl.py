@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from nemo_helix_plugin.body_problems import several
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -19,7 +20,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Seed,
     Share,
     Text,
-    check_learning_rates,
+    learning_rate_problems,
 )
 from nemo_helix_plugin.jobs.models import RequestModel
 
@@ -67,18 +68,16 @@ class RlTraining(RequestModel):
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
 
     @model_validator(mode="after")
-    def _decays(self) -> RlTraining:
-        check_learning_rates(self.learning_rate, self.min_learning_rate)
-        return self
-
-    @model_validator(mode="after")
-    def _batch_divides(self) -> RlTraining:
+    def _numbers_go_together(self) -> RlTraining:
+        problems = learning_rate_problems(self.learning_rate, self.min_learning_rate)
         together = self.micro_batch_size * (self.parallelism.devices // self.parallelism.model_parallel)
         if self.batch_size % together:
-            raise ValueError(
+            problems.append(
                 f"training.batch_size {self.batch_size} cannot be divided by micro_batch_size x data "
                 f"parallel size = {together}"
             )
+        if problems:
+            raise several(problems)
         return self
 
 

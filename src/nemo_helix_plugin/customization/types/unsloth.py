@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from nemo_helix_plugin.body_problems import several
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -143,14 +144,15 @@ class UnslothJobInput(RequestModel):
 
     @model_validator(mode="after")
     def _whole_weights_are_not_quantised(self) -> UnslothJobInput:
-        if (
-            self.model.load_in_4bit
-            and self.model.load_in_8bit
-            and "load_in_4bit" in self.model.model_fields_set
-        ):
-            raise ValueError("model.load_in_4bit and model.load_in_8bit cannot both be true: choose one")
+        problems, given = [], self.model.model_fields_set
+        if self.model.load_in_4bit and self.model.load_in_8bit and "load_in_4bit" in given:
+            problems.append("model.load_in_4bit and model.load_in_8bit cannot both be true: choose one")
         if self.training.finetuning_type == "all_weights":
-            for name in ("load_in_4bit", "load_in_8bit"):
-                if getattr(self.model, name) and name in self.model.model_fields_set:
-                    raise ValueError(f"model.{name} must be false for training.finetuning_type all_weights")
+            problems += [
+                f"model.{name} must be false for training.finetuning_type all_weights"
+                for name in ("load_in_4bit", "load_in_8bit")
+                if getattr(self.model, name) and name in given
+            ]
+        if problems:
+            raise several(problems)
         return self

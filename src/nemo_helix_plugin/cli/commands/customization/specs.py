@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,10 +19,16 @@ from nemo_runs import strict_json
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-PLACEHOLDER = "placeholder/placeholder"
+
+class SpecFile(NamedTuple):
+    """A spec as somebody wrote it."""
+
+    value: dict[str, Any]
+    text: str
+    """JSON or YAML, of which the lines of fields are named."""
 
 
-def read_object(file: str, option: str) -> dict[str, Any]:
+def read_object(file: str, option: str) -> SpecFile:
     """A JSON or YAML object from a file or standard input; `click.UsageError` says what is not right."""
     shown = "standard input" if file == "-" else file
     try:
@@ -33,19 +40,19 @@ def read_object(file: str, option: str) -> dict[str, Any]:
     try:
         found = strict_json.loads(text)
     except json.JSONDecodeError as error:
-        if not file.endswith((".yaml", ".yml")):
+        if file.endswith(".json"):
             raise click.UsageError(f"{shown} is not JSON: {error}.") from None
         found = yaml_value(text, shown)
     except ValueError as error:
         raise click.UsageError(f"{shown} {error}.") from None
     if not isinstance(found, dict):
         raise click.UsageError(f"{shown} must hold an object: keys with values.")
-    return found
+    return SpecFile(found, text)
 
 
 def options(words: Sequence[str], file: str | None, token_secret: str | None) -> dict[str, Any] | None:
     """The options: a file's, over which ``backend.key=value`` words win."""
-    found = read_object(file, "--options-file") if file else {}
+    found = read_object(file, "--options-file").value if file else {}
     for word in words:
         path, equals, value = word.partition("=")
         backend, dot, key = path.partition(".")
@@ -94,10 +101,31 @@ def with_references(backend: str, spec: Mapping[str, Any], references: Mapping[s
     return found
 
 
-def checked(backend: str, spec: Mapping[str, Any]) -> BaseModel:
-    """The spec as its type; `click.UsageError` names the field that is wrong."""
+def checked(backend: str, spec: Mapping[str, Any], text: str = "") -> BaseModel:
+    """The spec as its type; `click.UsageError` names every field that is wrong, with its line in ``text``."""
+    return validated(backends.find(backend).input_type(), spec, functools.partial(line_of, text))
 
-    return validated(backends.find(backend).input_type(), spec)
+
+def line_of(text: str, path: Sequence[str]) -> str:
+    """`` (line 3)``, where a JSON or YAML text has the field or what should hold it; else nothing."""
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader) if text else None
+    except yaml.YAMLError:  # JSON that is indented by tabs
+        return ""
+    line = 0
+    for part in path:
+        if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+        elif isinstance(node, yaml.MappingNode):
+            inner = next(((key, value) for key, value in node.value if key.value == part), None)
+            if inner is None:
+                break
+            line, node = inner[0].start_mark.line + 1, inner[1]
+        else:
+            break
+    return f" (line {line})" if line else ""
 
 
 def _look(spec: Mapping[str, Any], field: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
+from nemo_helix_plugin.body_problems import STAND_IN
 from nemo_helix_plugin.cli import completing
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.commands.customization import specs
@@ -155,9 +156,9 @@ def backend_group(backend: str) -> click.Group:
 
 def checked_spec(backend: str, job_json: str, uploads: Mapping[str, str]) -> dict[str, Any]:
     """The spec in a file, checked as far as it can be here, before anything is sent."""
-    spec = specs.read_object(job_json, "--job-json")
+    spec, text = specs.read_object(job_json, "--job-json")
     specs.check_uploads(backend, spec, uploads)
-    specs.checked(backend, specs.with_references(backend, spec, dict.fromkeys(uploads, specs.PLACEHOLDER)))
+    specs.checked(backend, specs.with_references(backend, spec, dict.fromkeys(uploads, STAND_IN)), text)
     return spec
 
 

@@ -30,7 +30,7 @@ def create(flags: GlobalFlags, name: str, backend: str, job_json: str, descripti
     """Save a spec under NAME."""
     from nemo_helix_plugin.customization.requests import CreateJobTemplateRequest
 
-    given = {"name": name, "backend": backend, "config": specs.read_object(job_json, "--job-json")}
+    given = {"name": name, "backend": backend, "config": specs.read_object(job_json, "--job-json").value}
     given |= {"description": description} if description else {}
     call = CommandContext(flags)
     body = inputs.validated(CreateJobTemplateRequest, given)

@@ -147,3 +147,38 @@ def test_names_that_a_fileset_cannot_hold_are_said_before_anything_is_sent(tmp_p
 def test_what_does_not_fit_is_said_in_plain_words(backend, spec, words):
     with pytest.raises(click.UsageError, match=words):
         specs.checked(backend, {"dataset": "a/c", **spec})
+
+
+JSON = """{
+  "model": "m",
+  "dataset": 3,
+  "training": {
+    "type": "dpo",
+    "lora": {"rnk": 1},
+    "env_vars": {"A": 1}
+  }
+}"""
+YAML = "model: m\ndataset: 3\ntraining:\n  type: dpo\n  lora: {rnk: 1}\n  env_vars:\n    A: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [("job.json", JSON, (3, 6, 7)), ("job.yaml", YAML, (2, 5, 7)), ("spec", YAML, (2, 5, 7))],
+)
+def test_every_field_that_is_wrong_is_named_with_its_line(tmp_path, name, text, lines):
+    (tmp_path / name).write_text(text)
+    spec = specs.read_object(str(tmp_path / name), "--job-json")
+    with pytest.raises(click.UsageError) as caught:
+        specs.checked("rl", spec.value, spec.text)
+    fields = ("dataset", "training.lora.rnk", "training.env_vars.A")
+    said = caught.value.message.splitlines()
+    assert said[0] == "3 problems:"
+    for line, field, number in zip(said[1:], fields, lines, strict=True):
+        assert line.startswith(f"  {field} (line {number}): ")
+
+
+def test_a_line_that_is_not_known_is_left_out():
+    assert specs.line_of('{\n\t"model": 1}', ["model"]) == ""
+    assert specs.line_of("", ["model"]) == ""
+    assert specs.line_of("a:\n- b: 1\n- c: 2\n", ["a", "1", "c"]) == " (line 3)"
+    assert specs.line_of("a: 1\n", ["b"]) == ""
