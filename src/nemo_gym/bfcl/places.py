@@ -18,6 +18,9 @@ class Place:
 
     def __init__(self, spec: Mapping[str, Any], *, where: str) -> None:
         load_sandbox(spec, where=where)
+        for key in ("python", "environment"):
+            if spec.get(key) is not None:
+                raise ConfigError(f"{where}.{key}: the Python of bfcl's sandbox is its own; leave it out.")
         self._spec = spec
         self._where = where
         self._made: tuple[Sandbox, str] | None = None

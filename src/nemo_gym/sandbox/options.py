@@ -25,6 +25,11 @@ class SandboxOptions(BaseModel):
     python: str | None = None
     """The interpreter whose environment the code finds first on its search path, a full path; by default the
     one that `gym` runs on, without the packages that were added to it. An image has its own."""
+    environment: str | None = None
+    """[Packages that the code finds](#packages-for-the-code), pinned and installed once: the name of a set,
+    or a file of your own, relative to the config that names it. Not with ``python`` or an image."""
+    environment_pins: str | None = None
+    """The text of that file; filled in when the config is read, so that it goes along."""
     read_only: tuple[Path, ...] = ()
     """Further folders that the code can read, full paths."""
     seconds: float = Field(10, gt=0, le=86_400)

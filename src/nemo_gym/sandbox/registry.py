@@ -11,10 +11,13 @@ from typing import Any, cast
 
 from nemo_gym import plugins
 from nemo_gym.errors import ConfigError
-from nemo_gym.sandbox import cgroups
+from nemo_gym.package_environments import NoEnvironmentError
+from nemo_gym.reports import to_stderr
+from nemo_gym.sandbox import cgroups, config_files, environments
 from nemo_gym.sandbox.apptainer import Apptainer
 from nemo_gym.sandbox.bare import Bare
 from nemo_gym.sandbox.bubblewrap import Bubblewrap
+from nemo_gym.sandbox.environments import SandboxEnvironment
 from nemo_gym.sandbox.interpreter import (
     DESCRIBE,
     SandboxPython,
@@ -56,10 +59,30 @@ def load_sandbox(spec: Mapping[str, Any] | None = None, *, where: str = "sandbox
         )
     if kind == APPTAINER and options.python is not None:
         raise ConfigError(f"{where}.python: an image has its own Python; leave it out with apptainer.")
+    _check_environment(kind, options, where)
     if kind == AUTO:
         names = [name for name in _ISOLATING if name != APPTAINER or options.image is not None]
         return FirstThatWorks([LaunchedSandbox(name, options) for name in names])
     return LaunchedSandbox(kind, options)
+
+
+def _check_environment(kind: str, options: SandboxOptions, where: str) -> None:
+    if options.environment is None:
+        return
+    if kind == APPTAINER:
+        raise ConfigError(f"{where}.environment: an image has its own Python; leave it out with apptainer.")
+    if options.python is not None:
+        raise ConfigError(f"{where}.environment: name a python or an environment, not both.")
+    try:
+        environments.named(options.environment, options.environment_pins)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.environment: {error}.") from None
+
+
+def environment_of(spec: Mapping[str, Any]) -> SandboxEnvironment | None:
+    """The named environment of a sandbox's options; raises `ConfigError`."""
+    name = spec.get(config_files.NAME_KEY)
+    return None if name is None else environments.named(name, spec.get(config_files.PINS_KEY))
 
 
 def probe_now(sandbox: Sandbox) -> SandboxProbe:
@@ -73,11 +96,22 @@ def _kind_of(name: str, options: SandboxOptions) -> tuple[SandboxKind, SandboxPy
     read_only = [str(folder) for folder in options.read_only]
     if name == APPTAINER:
         return Apptainer(options.image or "", read_only), None
-    python = describe(options.python or own_python())
+    python = describe(_interpreter(options))
     if name == NONE:
         return Bare(python), python
     check_folders(python, os.environ)
     return Bubblewrap(python, read_only), python
+
+
+def _interpreter(options: SandboxOptions) -> str:
+    """The Python that is wanted, the environment that holds it installed first where there is one."""
+    if options.environment is None:
+        return options.python or own_python()
+    try:
+        named = environments.named(options.environment, options.environment_pins)
+        return str(named.ensure_python(to_stderr))
+    except NoEnvironmentError as error:
+        raise SandboxError(str(error).rstrip(".")) from error
 
 
 class LaunchedSandbox:

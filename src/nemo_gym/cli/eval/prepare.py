@@ -48,10 +48,10 @@ def prepare(
     """Make or download a benchmark's data and print where it is.
 
     Arguments of the benchmark's own script: +prepare_script_args.NAME=VALUE. Data that is there is kept;
-    other arguments make another file.
+    other arguments make another file. The named environment of its sandbox is installed, too.
     """
     from nemo_gym.composition import Override, parse_overrides
-    from nemo_gym.rollouts.data.prepare import data_path, ensure_data
+    from nemo_gym.rollouts.data.prepare import data_path, ensure_data, ensure_environments
     from nemo_gym.rollouts.run_config.schema import load_run_config
 
     chosen = [Override("split", split, "", f"split={split}")] if split else []
@@ -64,6 +64,7 @@ def prepare(
     ).config
     was_there = data_path(config).is_file()
     path = ensure_data(config, report=lambda line: click.echo(line, err=True))
+    ensure_environments(config, report=lambda line: click.echo(line, err=True))
     if as_json:
         import json
 

@@ -59,12 +59,20 @@ def sandboxes_of(run: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _here(name: str, spec: Mapping[str, Any], *, on_nodes: bool) -> Finding:
-    from nemo_gym.sandbox.registry import load_sandbox, probe_now
+    from nemo_gym.sandbox.registry import environment_of, load_sandbox, probe_now
 
     try:
-        found = probe_now(load_sandbox(spec))
+        sandbox = load_sandbox(spec)
+        environment = environment_of(spec)
     except ConfigError as error:
         return findings.problem(_ABOUT, f"{name}: {error}")
+    if environment is not None and environment.find_python() is None:
+        text = (
+            f"{name}: the environment '{environment.name}' is not installed here; `gym eval prepare` of this "
+            "benchmark installs it, else its first job does, which needs a network"
+        )
+        return findings.warning(_ABOUT, text)
+    found = probe_now(sandbox)
     nodes = "; compute nodes may be set up otherwise, and it is tried there when a job begins"
     if not found.works and on_nodes:
         return findings.warning(_ABOUT, f"{name} runs code, and here {found.reason}{nodes}")
@@ -76,5 +84,6 @@ def _here(name: str, spec: Mapping[str, Any], *, on_nodes: bool) -> Finding:
         text = f"{name} runs code as you, with your files and network: sandbox.type is none"
         return findings.warning(_ABOUT, text)
     notes = "".join(f"; {note}" for note in found.notes)
-    text = f"{name}: {kind} works here; {_HELD[found.limits_by]}{notes}{nodes if on_nodes else ''}"
+    has = "" if environment is None else f" with the environment '{environment.name}'"
+    text = f"{name}: {kind}{has} works here; {_HELD[found.limits_by]}{notes}{nodes if on_nodes else ''}"
     return findings.ok(_ABOUT, text)

@@ -119,6 +119,21 @@ def ensure_data(config: RunConfig, *, report: Callable[[str], None] = lambda _: 
     return config.input_jsonl_fpath
 
 
+def ensure_environments(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> None:
+    """Install the environments that the sandboxes of the run name, where they are not there.
+
+    Raises `errors.GymError`.
+    """
+    from nemo_gym.sandbox import config_files
+    from nemo_gym.sandbox.registry import environment_of
+    from nemo_gym.verifiers.source_files import verifier_specs
+
+    benchmark = config.benchmark
+    for spec in config_files.specs(benchmark.agent, *verifier_specs(benchmark.verifier)):
+        if (environment := environment_of(spec)) is not None:
+            environment.ensure_python(report)
+
+
 def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> RunConfig:
     """The configuration with what only the definition of a task of lm-eval says: digests and repeats.
 

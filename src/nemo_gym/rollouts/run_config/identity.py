@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from nemo_gym.sandbox import config_files
 from nemo_gym.tools.config_files import file_specs
-from nemo_gym.verifiers.source_files import python_verifiers
+from nemo_gym.verifiers.source_files import python_verifiers, verifier_specs
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
@@ -227,6 +228,7 @@ def _with_digests(scoring: dict[str, Any]) -> dict[str, Any]:
     for spec in python_verifiers(scoring.get("benchmark", {}).get("verifier")):
         if isinstance(spec.get("source"), str):
             spec["source"] = _digest_of(spec["source"])
+    _digest_pins(*verifier_specs(scoring.get("benchmark", {}).get("verifier")))
     return scoring
 
 
@@ -235,7 +237,16 @@ def _with_tool_digests(generation: dict[str, Any]) -> dict[str, Any]:
     for spec in file_specs(generation["benchmark"]["agent"]):
         if isinstance(spec.get("source"), str):
             spec["source"] = _digest_of(spec["source"])
+    _digest_pins(generation["benchmark"]["agent"])
     return generation
+
+
+def _digest_pins(*owners: Any) -> None:
+    """The same for the pinned packages of a sandbox; what the file is called does not matter."""
+    for spec in config_files.specs(*owners):
+        if isinstance(spec.get(config_files.PINS_KEY), str):
+            spec[config_files.PINS_KEY] = _digest_of(spec[config_files.PINS_KEY])
+            del spec[config_files.NAME_KEY]
 
 
 def _digest_of(source: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.harness import names as harness_names
 from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.sandbox import config_files
 from nemo_gym.tools.config_files import file_specs, tool_specs
 from nemo_gym.verifiers.source_files import FILE_KEYS, python_verifiers, read_source, verifier_specs
 
@@ -103,6 +104,8 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
             _absolute(spec, named, folder, cwd)
     for spec in tool_specs(benchmark.get("agent") if isinstance(benchmark, Mapping) else None):
         _absolute_tools(spec, folder, cwd)
+    for spec in config_files.file_specs(*_owners_of_sandboxes(benchmark)):
+        _absolute(spec, config_files.NAME_KEY, folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
     command = benchmark.get("command") if isinstance(benchmark, Mapping) else None
     if isinstance(command, dict):
@@ -129,7 +132,25 @@ def with_sources(config: dict[str, Any]) -> dict[str, Any]:
         _read_into(spec, "benchmark.verifier.path")
     for spec in file_specs(benchmark.get("agent")):
         _read_into(spec, "benchmark.agent.tools")
+    for spec in config_files.file_specs(*_owners_of_sandboxes(benchmark)):
+        _read_pins_into(spec)
     return config
+
+
+def _owners_of_sandboxes(benchmark: Any) -> Iterator[Any]:
+    """The descriptions of the agent and of all verifiers."""
+    if isinstance(benchmark, Mapping):
+        yield benchmark.get("agent")
+        yield from verifier_specs(benchmark.get("verifier"))
+
+
+def _read_pins_into(spec: dict[str, Any]) -> None:
+    path = Path(spec[config_files.NAME_KEY])
+    try:
+        pins = config_files.read_pins(path)
+    except errors.ConfigError as error:
+        raise errors.ConfigError(f"sandbox.{config_files.NAME_KEY}: {error}.") from None
+    spec |= {config_files.NAME_KEY: path.name, config_files.PINS_KEY: pins}
 
 
 def _read_into(spec: dict[str, Any], where: str) -> None:
