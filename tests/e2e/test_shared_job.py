@@ -208,7 +208,7 @@ def test_services_that_do_not_start_are_the_reason_of_every_benchmark(campaign):
 def test_all_cancelled_before_their_turn_start_nothing(campaign):
     campaign.environ["NEMO_GYM_LOOKUP_SECONDS"] = "1"
     campaign.begin({"a": "deaf", "b": "deaf"})
-    request = cancel.CancelRequest(record=campaign.record, benchmark=None, by="ada", within=60)
+    request = cancel.CancelRequest(record=campaign.record, benchmark=MODEL, by="ada", within=60)
     assert cancel.cancel(request, campaign).exit_status == EXIT_DONE
     campaign.settle()
     for name in ("a", "b"):

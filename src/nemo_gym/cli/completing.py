@@ -36,11 +36,20 @@ def _ids(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
                 yield record.gym_job_id.removeprefix("gym-job-"), names
 
 
-def _benchmarks_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+def _record_of(ctx: click.Context) -> SubmissionRecord:
     from nemo_gym.orchestration.records import index
 
-    record = index.find(str(ctx.params.get("name")), report=lambda _sentence: None)
-    return [(entry.benchmark, "") for entry in record.benchmarks]
+    return index.find(str(ctx.params.get("name")), report=lambda _sentence: None)
+
+
+def _benchmarks_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    return [(entry.benchmark, "") for entry in _record_of(ctx).benchmarks]
+
+
+def _benchmarks_or_models_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    entries = _record_of(ctx).benchmarks
+    models = dict.fromkeys(entry.model for entry in entries if entry.model is not None)
+    return [*((model, "all of this model") for model in models), *((one.benchmark, "") for one in entries)]
 
 
 def _benchmarks(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
@@ -57,5 +66,6 @@ def _labels(_ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
 
 run_ids = completes(_ids, paths=True)
 benchmarks_of_run = completes(_benchmarks_of_run)
+benchmarks_or_models_of_run = completes(_benchmarks_or_models_of_run)
 benchmark_names = completes(_benchmarks, paths=True)
 label_values = completes(_labels)

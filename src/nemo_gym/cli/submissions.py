@@ -34,6 +34,16 @@ def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     return record
 
 
+def one_with(name: str, benchmark_or_model: str | None) -> SubmissionRecord:
+    """The same, where the name of a campaign's model may stand for all of its benchmarks."""
+    from nemo_gym.orchestration.records import locations
+
+    record = one(name)
+    if benchmark_or_model is not None:
+        locations.of_model_or(record, benchmark_or_model)
+    return record
+
+
 def only_benchmark(record: SubmissionRecord, benchmark: str | None, *, otherwise: str = "") -> str:
     """The benchmark that is named, or the only one of a submission.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="End a benchmark, or all of a submission, for good.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @click.option("--all", "everything", is_flag=True, help="All benchmarks of the submission; asks first.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--reason", default="no reason was given", metavar="TEXT", help="Is recorded with the run.")
@@ -46,16 +46,16 @@ def cancel(
 
     Ends with 0 when every job is final, and with 4 when jobs are still alive or it is not known whether they
     are; those are named. What is recorded stays: `gym job resubmit` goes on from there. BENCHMARK can be left
-    out where the submission has only one.
+    out where the submission has only one; of a campaign it may be a model: all of its benchmarks.
     """
     if benchmark is not None and everything:
         raise UsageError("give one benchmark, or --all.")
-    from nemo_gym.cli.submissions import one, only_benchmark
+    from nemo_gym.cli.submissions import one_with, only_benchmark
     from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.submit import cancel as cancelling
     from nemo_gym.orchestration.submit.submitting_host import username
 
-    record = one(name, benchmark)
+    record = one_with(name, benchmark)
     if not everything:
         benchmark = only_benchmark(record, benchmark, otherwise="or give --all")
     elif not yes:

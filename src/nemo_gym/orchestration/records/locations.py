@@ -79,3 +79,19 @@ def chosen(record: SubmissionRecord, benchmark: str | None) -> list[BenchmarkEnt
         names = ", ".join(entry.benchmark for entry in record.benchmarks)
         raise GymError(f"{record.gym_job_id} has no benchmark '{benchmark}'; it has {names or 'none'}.")
     return entries
+
+
+def of_model_or(record: SubmissionRecord, name: str) -> list[BenchmarkEntry]:
+    """The benchmark of that name, or all of a campaign's model of that name.
+
+    Raises `GymError` when there is neither.
+    """
+    models = {entry.model: None for entry in record.benchmarks if entry.model is not None}
+    if name in models and all(entry.benchmark != name for entry in record.benchmarks):
+        return [entry for entry in record.benchmarks if entry.model == name]
+    try:
+        return chosen(record, name)
+    except GymError as error:
+        if not models:
+            raise
+        raise GymError(f"{str(error).rstrip('.')}; its models are {', '.join(models)}.") from None

@@ -23,6 +23,7 @@ from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records.locations import of_model_or
 from nemo_gym.orchestration.status.gather import Groups, Key, Scope, gather
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
@@ -46,11 +47,18 @@ class CancelRequest:
 
     record: SubmissionRecord
     benchmark: str | None
-    """`None`: all of the submission."""
+    """Of a campaign also the name of a model: all of its benchmarks. `None`: all of the submission."""
     by: str
     why: str = "no reason was given"
     within: float = 120.0
     """Seconds to wait for the last job's end."""
+
+    @property
+    def benchmarks(self) -> frozenset[str]:
+        """The names of those that are to end; raises `GymError` for one that the submission has not."""
+        record = self.record
+        entries = record.benchmarks if self.benchmark is None else of_model_or(record, self.benchmark)
+        return frozenset(entry.benchmark for entry in entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +144,7 @@ class _Cancellation:
 
     def __init__(self, request: CancelRequest, machines: Groups, clock: SecondsClock) -> None:
         self._request, self._machines, self._clock = request, machines, clock
+        self._benchmarks = request.benchmarks
         self._machine = _machine(machines, request.record)
         self._asked: dict[JobRef, float] = {}
         self._needed: set[Path] = set()
@@ -163,8 +172,7 @@ class _Cancellation:
 
     def asked_for(self, known: Mapping[Key, Evidence]) -> dict[Key, Evidence]:
         """What the request is about."""
-        wanted = self._request.benchmark
-        return {key: evidence for key, evidence in known.items() if wanted in (None, evidence.benchmark)}
+        return {key: evidence for key, evidence in known.items() if evidence.benchmark in self._benchmarks}
 
     def write_tombstones(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones, all or none, before any job is asked to end; then the journals."""

@@ -40,7 +40,11 @@ class Cluster(FakeJobExecutor):
     def cancel(self, jobs):
         self.calls.append([job.job_id for job in jobs])
         for job in jobs:
-            assert (job.job_dir / ".gym_cancelled").exists(), "the tombstone comes first"
+            of_model = job.job_dir.parent.glob(f"{job.job_dir.name}.*")
+            folders = [job.job_dir] if job.job_dir.exists() else list(of_model)
+            assert all((folder / ".gym_cancelled").exists() for folder in folders), (
+                "the tombstone comes first"
+            )
             self.on_cancel(job.job_id)
             self.dying += [job.job_id] if job.job_id not in self.deaf else []
         if self.beyond:
@@ -59,6 +63,7 @@ class Place:
         self.folder, self.executor, self.clock = folder, Cluster(), MovableClock()
         self.site = SubmissionMachine(self.executor)
         self.ids: dict[str, str] = {}
+        self.models: dict[str, str] = {}
 
     def groups(self, records):
         return [(self.site, list(records))]
@@ -77,7 +82,9 @@ class Place:
 
     def cancel(self, benchmark: str | None = None, within: float = 60.0) -> CancelReport:
         entries = tuple(
-            BenchmarkEntry(benchmark=name, job_dir=str(self.folder / name), job_id=job)
+            BenchmarkEntry(
+                benchmark=name, job_dir=str(self.folder / name), job_id=job, model=self.models.get(name)
+            )
             for name, job in self.ids.items()
         )
         record = SubmissionRecord(
@@ -100,6 +107,38 @@ def test_what_waits_is_ended_before_what_runs_over_all_benchmarks(place):
         ("cancelled", ("2", "1")),
         ("cancelled", ("6", "5")),
     ]
+
+
+def of_two_models(place):
+    for name, job in {"small.a": "1", "small.b": "1", "large.a": "2"}.items():
+        place.put(name, link(f"{job}.0"), **{f"j{job}": "RUNNING"})
+        place.models[name] = name.partition(".")[0]
+
+
+def test_a_model_of_a_campaign_is_ended_by_its_name_and_the_others_go_on(place):
+    of_two_models(place)
+    report = place.cancel("small")
+    assert report.exit_status == EXIT_DONE
+    assert [(one.benchmark, one.state) for one in report.outcomes] == [
+        ("small.a", "cancelled"),
+        ("small.b", "cancelled"),
+    ]
+    assert place.executor.calls == [["1"]]
+    assert not (place.folder / "large.a" / ".gym_cancelled").exists()
+
+
+@pytest.mark.parametrize("name", ["smal", "a", ""])
+def test_a_name_of_neither_a_benchmark_nor_a_model_ends_nothing(place, name):
+    of_two_models(place)
+    with pytest.raises(GymError) as refused:
+        place.cancel(name)
+    assert str(refused.value) == (
+        f"{ID} has no benchmark '{name}'; it has small.a, small.b, large.a; its models are small, large."
+    )
+    assert place.executor.calls == []
+    place.models.clear()
+    with pytest.raises(GymError, match=r"it has small\.a, small\.b, large\.a\.$"):
+        place.cancel(name)
 
 
 def test_the_tombstone_says_when_who_and_why_and_the_journal_too(place):
