@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nemo_gym.sandbox import folders
+from nemo_gym.sandbox import folders, usage
 from nemo_gym.sandbox.protocol import LimitName, Limits
 from nemo_runs.processes import process_table
 
@@ -23,7 +23,6 @@ _PAUSE = 0.02
 _SHARE_OF_TIME = 10
 """A look at files comes no sooner than so many times what the last one took."""
 _FILES_PAUSE = 0.1
-_PROC = Path("/proc")
 
 
 def _cannot() -> None:
@@ -78,19 +77,20 @@ class WatchedTree:
     def is_disk_full(self, pids: Sequence[int] = ()) -> bool:
         """Whether files take more than they may, also those that these processes have open without a name."""
         used = folders.used_bytes(self.folder, beyond=self.limits.disk_bytes)
-        return used + sum(map(_nameless_bytes, pids)) > self.limits.disk_bytes
+        return used + usage.nameless_bytes(pids) > self.limits.disk_bytes
 
     def _look_at_processes(self, pids: list[int]) -> None:
         memory = tasks = 0
         for pid in pids:
-            bytes_here, tasks_here = _memory_and_tasks(pid)
+            bytes_here, tasks_here = usage.memory_and_tasks(pid)
             memory += bytes_here
             tasks += tasks_here
         if tasks - self.overhead > self.limits.processes:
             self.end("processes")
         # to count pages that forked processes share only once takes longer
         elif (
-            memory > self.limits.memory_bytes and sum(map(_share_of_memory, pids)) > self.limits.memory_bytes
+            memory > self.limits.memory_bytes
+            and sum(map(usage.share_of_memory, pids)) > self.limits.memory_bytes
         ):
             self.end("memory")
 
@@ -137,40 +137,3 @@ class TreeWatcher:
 
 WATCHER = TreeWatcher()
 """The one of this process."""
-
-
-def _memory_and_tasks(pid: int) -> tuple[int, int]:
-    """Bytes of memory in use that no file backs, and threads; nothing of one that has ended."""
-    memory = tasks = 0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in (_PROC / str(pid) / "status").read_bytes().splitlines():
-            if line.startswith((b"RssAnon:", b"RssShmem:", b"VmSwap:")):
-                memory += int(line.split()[1]) * 1024
-            elif line.startswith(b"Threads:"):
-                tasks = int(line.split()[1])
-    return memory, tasks
-
-
-def _share_of_memory(pid: int) -> int:
-    """Bytes of memory that no file backs, each page divided by the number of processes that have it."""
-    total = 0
-    try:
-        lines = (_PROC / str(pid) / "smaps_rollup").read_bytes().splitlines()
-    except OSError:
-        return _memory_and_tasks(pid)[0]
-    for line in lines:
-        if line.startswith((b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")):
-            total += int(line.split()[1]) * 1024
-    return total
-
-
-def _nameless_bytes(pid: int) -> int:
-    """What the files without a name take that a process has open: deleted ones, and files in memory."""
-    total = 0
-    with contextlib.suppress(OSError), os.scandir(_PROC / str(pid) / "fd") as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                found = entry.stat()
-                if found.st_nlink == 0:
-                    total += found.st_blocks * 512
-    return total

@@ -161,7 +161,36 @@ TOO_MUCH = {
         "import os\nk = []\nwhile True: k.append(open('x', 'wb')); os.unlink('x'); k[-1].write(bytes(2**19))",
     ),
     "in memory": ("disk", "import os\nwhile True: os.write(os.memfd_create('x'), bytes(2**19))"),
-}
+    "mapped": ("disk", """
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+while True:
+    fd = os.open("x", os.O_RDWR | os.O_CREAT)
+    os.write(fd, bytes(2**19))
+    libc.mmap(None, 2**19, 3, 1, fd, 0)
+    os.close(fd)
+    os.unlink("x")
+"""),
+    "memory without a first thread": ("memory", """
+import ctypes, threading, time
+def grow():
+    time.sleep(0.1)
+    x = []
+    while True: x.append(bytearray(b"x") * 2**24)
+threading.Thread(target=grow).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""),
+    "files without a first thread": ("disk", """
+import ctypes, os, threading, time
+def grow():
+    time.sleep(0.1)
+    k = []
+    while True: k.append(open("x", "wb", 0)); os.unlink("x"); k[-1].write(bytes(2**19))
+threading.Thread(target=grow).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""),
+}  # fmt: skip
 
 
 @in_each
@@ -176,6 +205,28 @@ def test_code_that_takes_too_much_is_ended_by_the_name_of_the_limit(
         assert (done.limit, done.truncated) == (limit, limit == "output"), done.stderr[-300:]
         assert len(done.stdout) <= MIB
         assert len(done.stderr) <= MIB
+
+    within(kind, use)
+
+
+SHARED = """
+import os, time
+with open("x", "wb", 0) as file:
+    os.unlink("x")
+    file.write(bytes(2**19))
+    for _ in range(8):
+        if not os.fork():
+            time.sleep(0.4)
+            os._exit(0)
+    for _ in range(8): os.wait()
+"""
+
+
+@in_each
+def test_a_file_without_a_name_that_many_processes_have_counts_once(kind: Callable[[], SandboxKind]) -> None:
+    async def use(one: FolderSession) -> None:
+        done = await python(one, SHARED, disk_bytes=MIB)
+        assert (done.returncode, done.limit, done.stderr) == (0, None, b"")
 
     within(kind, use)
 
