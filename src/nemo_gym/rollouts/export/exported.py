@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,12 @@ UNPUBLISHED = {"gpqa": "the authors of GPQA ask that its questions are not shown
 """Words in names of benchmarks that must stay unpublished whatever their config says, and why: those of
 tasks of lm-eval, which have no config, and of outputs that were begun before configs could say it."""
 
+_ADDRESS = re.compile(
+    r"""[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'"<>]+(?<![.,:;)])"""  # a whole address
+    r"""|(?<=\bhost )[^\s'"]+"""  # as libraries name a host that does not answer
+    r"""|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b|\[[0-9a-f:]+\](?::\d+)?""",
+)
+
 
 @dataclass(frozen=True)
 class ExportedOutput:
@@ -29,6 +35,8 @@ class ExportedOutput:
     run: str
     """What the run is called: its id, or its path."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    hides_addresses: bool = False
+    """Whether reasons of failures are given without the addresses of servers in them."""
 
     @cached_property
     def manifest(self) -> OutputManifest:
@@ -104,7 +112,8 @@ class ExportedOutput:
     def rollouts(self) -> Iterator[RecordedRollout]:
         """All recorded rollouts by task and repeat; none where rows must stay unpublished."""
         if self.publishes_rows:
-            yield from RolloutReader(self.located).read(self.located.known())
+            for rollout in RolloutReader(self.located).read(self.located.known()):
+                yield _without_addresses(rollout) if self.hides_addresses else rollout
 
     def settings(self) -> dict[str, Any]:
         """Settings that affect answers and grades, as flat names and plain values.
@@ -117,12 +126,28 @@ class ExportedOutput:
         return {
             name: value
             for name, value in found
-            if not _is_of_a_machine(value) and not name.startswith(hidden)
+            if not name.startswith(hidden) and not _is_of_a_machine(value)
         }
 
 
 def _is_of_a_machine(value: Any) -> bool:
+    """Whether a value is an address or a path, or has one in it."""
+    if isinstance(value, Mapping):
+        return any(map(_is_of_a_machine, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_of_a_machine, value))
     return isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9+.-]*://\S+|/\S+", value) is not None
+
+
+def _without_addresses(rollout: RecordedRollout) -> RecordedRollout:
+    """The rollout with reasons of failures that name no server."""
+    if not rollout.failures:
+        return rollout
+    failures = [replace(one, message=_ADDRESS.sub("(address)", one.message)) for one in rollout.failures]
+    reason = rollout.reason
+    if rollout.outcome == "failed":
+        reason = _ADDRESS.sub("(address)", reason)
+    return replace(rollout, failures=failures, reason=reason)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

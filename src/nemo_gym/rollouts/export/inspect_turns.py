@@ -26,7 +26,7 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
     given, problem = item.get("arguments") or "{}", None
     try:
         arguments = given if isinstance(given, dict) else json.loads(given)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         arguments, problem = None, str(error)
     if not isinstance(arguments, dict):
         arguments, problem = {"invalid_arguments": given}, problem or "not a JSON object"

@@ -10,6 +10,7 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ _OF_THE_MANIFEST: Final = (
 
 def write_share(outputs: Sequence[ExportedOutput], path: Path) -> None:
     """Write the file. Raises `nemo_gym.errors.DataError` for a benchmark without a summary."""
+    outputs = _to_send(outputs)
     with zipfile.ZipFile(path, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         with archive.open(REPORT, "w", force_zip64=True) as report:
             for piece in report_page(outputs):
@@ -44,7 +46,11 @@ def write_share(outputs: Sequence[ExportedOutput], path: Path) -> None:
 def write_report(outputs: Sequence[ExportedOutput], path: Path) -> None:
     """Write the report alone, one HTML file."""
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(report_page(outputs))
+        file.writelines(report_page(_to_send(outputs)))
+
+
+def _to_send(outputs: Sequence[ExportedOutput]) -> list[ExportedOutput]:
+    return [replace(output, hides_addresses=True) for output in outputs]
 
 
 def _shared(output: ExportedOutput) -> Mapping[str, Any]:

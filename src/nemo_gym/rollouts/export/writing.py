@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +14,7 @@ from typing import Literal
 from nemo_gym.errors import GymError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.export.exported import ExportedOutput
+from nemo_runs.durable import disk
 
 _FILES = {"parquet": ".parquet", "csv": ".csv", "share": ".zip", "report": ".html"}
 """Formats that are one file, with its ending; the others are a folder."""
@@ -47,19 +50,43 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
     if request.python is not None and form not in ("wandb", "mlflow"):
         raise UsageError("--python is for --to wandb and --to mlflow alone.")
     path = (request.path or Path(f"{Path(outputs[0].run).name}-{form}{_FILES.get(form, '')}")).absolute()
-    if path.exists():
-        raise GymError(f"{path} is there already; choose another --output.")
+    if os.path.lexists(path):
+        raise _there_already(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if form in ("wandb", "mlflow"):  # their files name the folder that they are in
         return _written_in_place(outputs, request, path)
-    made = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    made = Path(tempfile.mkdtemp(prefix=".gym-", dir=path.parent))
     try:
         target = made / path.name
         _write(outputs, request, target)
-        target.rename(path)
+        _move(target, path)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return path
+
+
+def _move(made: Path, path: Path) -> None:
+    """Give what was made its place, of which another may have made use meanwhile: of several the first stays."""
+    try:
+        if made.is_dir():
+            made.rename(path)
+            return
+        try:
+            os.link(made, path)
+        except OSError as error:
+            if error.errno not in disk.NO_HARD_LINKS:
+                raise
+            if os.path.lexists(path):
+                raise _there_already(path) from None
+            made.rename(path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR) and os.path.lexists(path):
+            raise _there_already(path) from None
+        raise
+
+
+def _there_already(path: Path) -> GymError:
+    return GymError(f"{path} is there already; choose another --output.")
 
 
 def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest, path: Path) -> Path:
@@ -67,7 +94,10 @@ def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest,
 
     tracker: Literal["wandb", "mlflow"] = "wandb" if request.form == "wandb" else "mlflow"
     python = tracker_python(tracker, request.python)
-    path.mkdir()
+    try:
+        path.mkdir()
+    except FileExistsError:
+        raise _there_already(path) from None
     try:
         write_tracker(tracker, outputs, path, python=python)
     except BaseException:

@@ -50,6 +50,17 @@ def test_settings_are_flat(tmp_path: Path) -> None:
     assert settings["benchmark.verifier.type"] == "match"
 
 
+def test_settings_have_no_path_and_no_address_in_a_list_either(tmp_path: Path) -> None:
+    output = exported(tmp_path)
+    known = json.loads(output.paths.manifest.read_text())
+    tools = [{"type": "mcp", "command": ["/home/ada/bin/python", "./server.py"]}]
+    known["identity"]["generation"]["benchmark"]["agent"] = {"type": "tools", "tools": tools, "max_turns": 3}
+    output.paths.manifest.write_text(json.dumps(known))
+    settings = output.settings()
+    assert "benchmark.agent.tools" not in settings
+    assert settings["benchmark.agent.max_turns"] == 3
+
+
 SECRET = "the customer's questions are confidential"
 
 

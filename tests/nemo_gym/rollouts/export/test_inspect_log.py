@@ -104,3 +104,14 @@ def test_inspect_reads_them(tmp_path: Path) -> None:
     assert sums[4][2][7] == "max_tokens"
     assert sums[4][5][5].startswith("model_call_failed")
     assert gpqa[4] == []
+
+
+def test_arguments_nested_deeper_than_any_reader_goes_are_kept_as_text() -> None:
+    deep = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+    turns = [
+        {"output": [{"type": "function_call", "call_id": "1", "name": "add", "arguments": deep}]},
+        {"output": []},
+    ]
+    (call,) = next(turn_messages(turns))["tool_calls"]
+    assert call["arguments"] == {"invalid_arguments": deep}
+    assert "recursion" in call["parse_error"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import zipfile
@@ -13,7 +14,8 @@ from tests.nemo_gym.rollouts.export.outputs import ODD, THOUGHTS, exported
 
 from nemo_gym.cli.main import _status
 from nemo_gym.rollouts.export.report_page import report_page
-from nemo_gym.rollouts.export.share import REPORT, ROWS, write_share
+from nemo_gym.rollouts.export.share import REPORT, ROWS, write_report, write_share
+from nemo_gym.rollouts.output.rows import encode_row
 
 
 class Page(HTMLParser):
@@ -104,3 +106,26 @@ def test_the_command_writes_a_zip_or_the_report_alone(
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     assert _status(["job", "share", "out"]) == 1
     assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("http://gpu7.lab:8000/v1/chat/completions answered 500: no text", "(address) answered 500: no text"),
+        ("Cannot connect to host 10.1.2.3:8000 ssl:default", "Cannot connect to host (address) ssl:default"),
+        ("see wss://gpu7/x?key=1, or [fe80::1]:80.", "see (address), or (address)."),
+        ("tools.py:12 raised ValueError: 3:4", "tools.py:12 raised ValueError: 3:4"),
+    ],
+)
+def test_reasons_of_failures_are_sent_without_addresses(tmp_path: Path, message: str, kept: str) -> None:
+    output = exported(tmp_path / "a")
+    row = {"_ng_failure_class": "model_call_failed", "_ng_failure_message": message}
+    output.paths.failures.write_bytes(encode_row(2, 1, row) + b"\n")
+    write_share([output], tmp_path / "x.zip")
+    write_report([output], tmp_path / "x.html")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        texts = [archive.read(REPORT).decode(), archive.read(ROWS).decode()]
+    for text in (*texts, (tmp_path / "x.html").read_text()):
+        assert kept in html.unescape(text)
+        assert "gpu7" not in text
+        assert "10.1" not in text

@@ -6,6 +6,7 @@ import pytest
 from tests.nemo_gym.rollouts.export.outputs import exported
 
 from nemo_gym.errors import GymError, UsageError
+from nemo_gym.rollouts.export import writing
 from nemo_gym.rollouts.export.writing import ExportRequest, write_export
 
 
@@ -29,6 +30,45 @@ def test_an_export_is_named_after_its_run_and_never_overwrites(
     assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
     with pytest.raises(GymError, match="is there already; choose another --output"):
         write_export([output], ExportRequest(form=form, path=None))
+
+
+@pytest.mark.parametrize("form", ["csv", "lm-eval"])
+def test_of_two_exports_to_one_place_the_first_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    into = tmp_path / "into"
+    output, request = exported(tmp_path / "run"), ExportRequest(form=form, path=into / "x")
+
+    def meanwhile(*args: object) -> None:
+        written(*args)  # type: ignore[arg-type]
+        into.joinpath("x").mkdir()
+        into.joinpath("x", "first").touch()
+
+    written = writing._write
+    monkeypatch.setattr(writing, "_write", meanwhile)
+    with pytest.raises(GymError, match="x is there already; choose another --output"):
+        write_export([output], request)
+    assert [path.name for path in into.rglob("*")] == ["x", "first"]
+
+
+def test_of_two_files_to_one_place_the_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(*args: object) -> None:
+        written(*args)  # type: ignore[arg-type]
+        (tmp_path / "x").write_text("first")
+
+    written = writing._write
+    monkeypatch.setattr(writing, "_write", meanwhile)
+    with pytest.raises(GymError, match="x is there already; choose another --output"):
+        write_export([exported(tmp_path / "run")], ExportRequest(form="csv", path=tmp_path / "x"))
+    assert (tmp_path / "x").read_text() == "first"
+
+
+def test_a_link_that_leads_nowhere_and_a_long_name_are_names_like_others(tmp_path: Path) -> None:
+    output, link, long = exported(tmp_path / "run"), tmp_path / "link", tmp_path / ("a" * 255)
+    link.symlink_to("nowhere")
+    with pytest.raises(GymError, match="link is there already"):
+        write_export([output], ExportRequest(form="csv", path=link))
+    assert write_export([output], ExportRequest(form="csv", path=long)) == long
 
 
 @pytest.mark.parametrize("form", ["lm-eval", "model-card", "mlflow"])
