@@ -107,7 +107,7 @@ def _answer(line: bytes, secret: str) -> Row | None:
     """An answer of the program; what the code of a model may have printed is none."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.pop("secret", None) != secret:
         return None

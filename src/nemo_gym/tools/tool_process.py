@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -54,11 +55,13 @@ class ToolProcess:
         if self._gone is not None:
             raise ToolCrashedError(self._gone)
         number = next(self._numbers)
+        # whole numbers of a model have any length, which only the standard library writes
+        line = json.dumps({"id": number, **request}).encode()
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
                 with contextlib.suppress(SandboxError):  # the reader sees its end, and knows why
-                    await self._process.write_line(orjson.dumps({"id": number, **request}))
+                    await self._process.write_line(line)
                 found: Mapping[str, Any] = await answer
                 return found
         finally:

@@ -11,7 +11,7 @@ from tests.nemo_gym.bfcl.calling import called, spoken
 
 from nemo_gym.bfcl.agent import BfclAgent, BfclAgentOptions, _Conversation
 from nemo_gym.bfcl.answers import BROKEN, SAID, said_in
-from nemo_gym.bfcl.world import BrokenWorldError
+from nemo_gym.bfcl.world import BrokenWorldError, _answer
 from nemo_gym.types import Episode, Task
 
 
@@ -141,3 +141,8 @@ def test_a_question_of_one_turn_is_asked_once() -> None:
 def test_arguments_are_text_whatever_a_server_sends(arguments: Any, text: str) -> None:
     item = {"type": "function_call", "name": "f", "arguments": arguments}
     assert said_in({"output": [item]}) == [{"f": text}]
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"5", b"{}", b"\xff", b'{"secret": 1}'])
+def test_what_the_code_of_a_model_prints_is_no_answer(line: bytes) -> None:
+    assert _answer(line, "word") is None

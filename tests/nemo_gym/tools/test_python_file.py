@@ -51,6 +51,10 @@ def fail(how: str) -> str:
         time.sleep(100)
     print("why it ended", file=sys.stderr)
     os._exit(7)
+
+def double(number: int | float) -> str:
+    """Twice as much."""
+    return str(2 * number)
 '''
 SPECS = [{"type": "file", "path": "tools.py", "source": FILE}]
 
@@ -65,6 +69,15 @@ def test_state_is_that_of_one_rollout(with_tools: Any) -> None:
     assert '"name": "ada"' in who.content
     assert f'"pid": {os.getpid()}' not in who.content
     assert [result.content for result in with_tools(SPECS, use)[:1]] == ["1"]
+
+
+def test_numbers_of_any_length_reach_a_tool(with_tools: Any) -> None:
+    async def use(tools: OpenToolbox) -> list[ToolResult]:
+        numbers = (10**30, float("inf"))
+        return [await tools.call("double", {"number": number}, seconds=60) for number in numbers]
+
+    results = with_tools(SPECS, use)
+    assert [(one.content, one.error) for one in results] == [(str(2 * 10**30), False), ("inf", False)]
 
 
 def test_what_a_tool_raises_and_wrong_arguments_are_for_the_model(with_tools: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, cast
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.errors import ConfigError
@@ -117,7 +118,7 @@ def _graded(code: str, done: Completed, word: str) -> Verdict:
     if report is None:
         said = f"the program ended with status {done.returncode} before its tests did"
         return _verdict(code, {"end": "exited", "error": said})
-    if report["passed"] is True:
+    if report["passed"]:
         return _verdict(code, {"end": "passed"}, reward=1.0)
     line = "" if report.get("line") is None else f"line {report['line']} of the {report['stage']}: "
     text = f": {report['text']}" if report.get("text") else ""
@@ -125,11 +126,18 @@ def _graded(code: str, done: Completed, word: str) -> Verdict:
 
 
 def _report(written: bytes, word: str) -> dict[str, Any] | None:
+    """What the worker reported; what the code of a model may have written in its place is none."""
     try:
-        report = json.loads(written)
+        report = orjson.loads(written)
     except ValueError:
         return None
-    return report if isinstance(report, dict) and report.get("word") == word else None
+    if (
+        not isinstance(report, dict)
+        or report.get("word") != word
+        or not isinstance(report.get("passed"), bool)
+    ):
+        return None
+    return report if report["passed"] or {"stage", "kind"} <= report.keys() else None
 
 
 def _verdict(

@@ -8,9 +8,9 @@ from tests.real_programs import needs_bwrap
 from tests.verifier_answers import spoken, verdicts
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.sandbox.protocol import SandboxError
+from nemo_gym.sandbox.protocol import Completed, SandboxError
 from nemo_gym.types import RolloutFailedError, Task
-from nemo_gym.verifiers.code.verifier import CodeVerifier
+from nemo_gym.verifiers.code.verifier import CodeVerifier, _graded
 from nemo_gym.verifiers.registry import graded_with, load_verifier, start_verifier
 
 ROW = {"test": "def check(f):\n    assert f(2, 3) == 5\n", "entry_point": "add"}
@@ -132,3 +132,21 @@ def test_the_python_of_the_sandbox_is_what_grades_depend_on() -> None:
     start_verifier(several)
     assert graded_with(several) == {f"code/{key}": value for key, value in python.items()}
     assert CodeVerifier.metrics["no_code"].higher_is_better is False
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"[" * 100_000,
+        b'{"word": "w"}',
+        b'{"word": "w", "passed": 1}',
+        b'{"word": "w", "passed": false}',
+        b'{"word": ["w"], "passed": true}',
+        b'{"word": "w", "passed": true} ' * 2,
+        b"\xff",
+        b"",
+    ],
+)
+def test_code_that_writes_a_report_of_its_own_is_wrong(written: bytes) -> None:
+    verdict = _graded("code", Completed(0, written, b"", 0.1), "w")
+    assert (verdict.reward, verdict.fields["code_result"]["end"]) == (0.0, "exited")
