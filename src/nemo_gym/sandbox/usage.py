@@ -1,7 +1,7 @@
 """What processes take of memory and disk, as the kernel says it, whatever they do to hide it.
 
 A process is read through a thread of it that lives: of one whose first thread has ended the kernel shows
-neither memory nor files there. Threads may have descriptors of their own, and a file that is mapped needs none.
+neither memory nor files there. Threads may have descriptors of their own, and a mapped file needs none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def share_of_memory(pid: int) -> int:
 
 
 def nameless_bytes(pids: Iterable[int]) -> int:
-    """What the files without a name take that processes have open or mapped: deleted ones, and files in memory.
+    """What the files without a name take that processes have open or mapped: deleted ones, files in memory.
 
     A file that several of them have counts once.
     """

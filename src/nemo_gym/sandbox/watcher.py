@@ -7,7 +7,6 @@ where the kernel bounds it (`nemo_gym.sandbox.cgroups`, and the number of proces
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence

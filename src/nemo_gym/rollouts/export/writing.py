@@ -66,7 +66,7 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
 
 
 def _move(made: Path, path: Path) -> None:
-    """Give what was made its place, of which another may have made use meanwhile: of several the first stays."""
+    """Give what was made its place, which another may have taken meanwhile: of several the first stays."""
     try:
         if made.is_dir():
             made.rename(path)
