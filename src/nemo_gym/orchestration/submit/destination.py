@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nemo_gym.errors import ConfigError, GymError
-from nemo_gym.job_paths import RolloutPaths, RunPaths
+from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.plan import interpreter
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
 from nemo_gym.orchestration.plan.values import Submission
-from nemo_gym.orchestration.submit import submitting_host
+from nemo_gym.orchestration.submit import named_files, submitting_host
 from nemo_slurm.errors import PathExistsError, SlurmError
 from nemo_slurm.remote_script import missing_paths, quoted_header, remote_script
 
@@ -43,8 +43,14 @@ class Destination(Protocol):
         """What that `gym` keeps of the login shell's environment in a job."""
         ...
 
-    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
-        """The runs with paths that hold there; what has to be brought is named in their ``inputs``."""
+    def localized(
+        self, runs: Mapping[str, BenchmarkRun], run_dir: Path, *, contained: bool = False
+    ) -> Mapping[str, BenchmarkRun]:
+        """The runs with paths that hold there; what has to be brought is named in their ``inputs``.
+
+        ``contained``: the driver runs in a container, which may hold what the machine does not. Raises
+        `ConfigError` for what is not there and cannot be brought.
+        """
         ...
 
     def stage(self, submission: Submission) -> None:
@@ -86,9 +92,11 @@ class ThisMachine:
             return ""
         return interpreter.kept(program, config, interpreter.run_here)
 
-    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
+    def localized(
+        self, runs: Mapping[str, BenchmarkRun], run_dir: Path, *, contained: bool = False
+    ) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`."""
-        del run_dir
+        del run_dir, contained
         return runs
 
     def stage(self, submission: Submission) -> None:
@@ -173,16 +181,24 @@ class OtherMachine:
             return interpreter.LIBRARIES  # neither looks at packages of the user's own
         return interpreter.kept(program, config, lambda script: "\n".join(self._lines(script)))
 
-    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
+    def localized(
+        self, runs: Mapping[str, BenchmarkRun], run_dir: Path, *, contained: bool = False
+    ) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`. A path that is there too is taken for the same file."""
-        wanted = {name: _files(run.run) for name, run in runs.items()}
-        paths = sorted({path for files in wanted.values() for path in files.values()})
+        paths = sorted({file.path for run in runs.values() for file in named_files.named_files(run.run)})
         try:
             missing = {paths[number] for number in missing_paths(self.host, [str(path) for path in paths])}
         except SlurmError as error:
             raise GymError(str(error)) from error
         return {
-            name: _moved(run, wanted[name], missing, RunPaths(run_dir).job(name).inputs)
+            name: named_files.moved(
+                run,
+                missing,
+                RunPaths(run_dir).job(name).inputs,
+                where=f"driver.benchmarks.{name}.run",
+                machine=self.host.label,
+                contained=contained,
+            )
             for name, run in runs.items()
         }
 
@@ -227,100 +243,6 @@ class OtherMachine:
             return self.host.run(script).stdout.splitlines()
         except SlurmError as error:
             raise GymError(str(error)) from error
-
-
-def _files(run: Mapping[str, Any] | None) -> dict[str, Path]:
-    """The files of this machine that a run reads, by what they are."""
-    if run is None:
-        return {}
-    better_than = (run.get("until") or {}).get("better_than")
-    return _data_files(run) | ({} if better_than is None else {"reference": Path(better_than)})
-
-
-def _data_files(run: Mapping[str, Any]) -> dict[str, Path]:
-    if run.get("input_jsonl_fpath"):
-        return {"rows": Path(run["input_jsonl_fpath"])}
-    datasets = run["benchmark"]["datasets"]
-    split = datasets[run["split"]]
-    examples = _examples_split(run)
-    shown = {"examples": Path(datasets[examples]["jsonl_fpath"])} if examples else {}
-    if split.get("huggingface"):
-        return shown  # the job makes its data itself
-    if not split.get("prepare_script"):
-        return {"data": Path(split["jsonl_fpath"]), **shown}
-    return {"script": Path(split["prepare_script"]), "data": Path(split["jsonl_fpath"]), **shown}
-
-
-def _examples_split(run: Mapping[str, Any]) -> str | None:
-    """The data set of a file that the prompt's examples come from, where it is another than the run reads."""
-    prompt = run["benchmark"].get("prompt") or {}
-    split = (prompt.get("examples") or {}).get("split")
-    if split is None or split == run["split"] or split not in run["benchmark"]["datasets"]:
-        return None
-    dataset = run["benchmark"]["datasets"][split]
-    return None if dataset.get("huggingface") or dataset.get("prepare_script") else str(split)
-
-
-def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], folder: Path) -> BenchmarkRun:
-    """The run with every missing file in the job's own folder."""
-    gone = {kind: path for kind, path in files.items() if path in missing}
-    if run.run is not None and "reference" in gone:
-        target = folder / f"reference-{gone['reference'].name}"
-        settings = {**run.run, "until": {**run.run["until"], "better_than": str(target)}}
-        rest = {kind: path for kind, path in files.items() if kind != "reference"}
-        moved = _moved(replace(run, run=settings), rest, missing, folder)
-        return replace(moved, inputs={**moved.inputs, **_output_files(gone["reference"], target)})
-    if run.run is None or not gone.keys() & {"rows", "data", "script", "examples"}:
-        return run
-    if "examples" in gone:
-        target = folder / f"examples-{gone['examples'].name}"
-        settings = _with_examples(run.run, str(target))
-        rest = {kind: path for kind, path in files.items() if kind != "examples"}
-        moved = _moved(replace(run, run=settings), rest, missing, folder)
-        return replace(moved, inputs={**moved.inputs, gone["examples"]: target})
-    inputs = {path: folder / path.name for path in gone.values() if path.is_file()}
-    if set(gone) == {"data"} and "script" in files and not inputs:
-        return run  # made by the script, which is there
-    if "rows" in gone:
-        return replace(
-            run, run={**run.run, "input_jsonl_fpath": str(folder / gone["rows"].name)}, inputs=inputs
-        )
-    prepared = _prepared(run.run) if "script" in files else None
-    if prepared is not None and prepared.is_file():
-        inputs[prepared] = folder / prepared.name
-    benchmark = run.run["benchmark"]
-    split = dict(benchmark["datasets"][run.run["split"]])
-    split["jsonl_fpath"] = str(folder / files["data"].name)
-    if "script" in gone:
-        split["prepare_script"] = str(folder / files["script"].name)
-    datasets = {**benchmark["datasets"], run.run["split"]: split}
-    return replace(run, run={**run.run, "benchmark": {**benchmark, "datasets": datasets}}, inputs=inputs)
-
-
-def _output_files(output: Path, target: Path) -> dict[Path, Path]:
-    """The rows of a run that is compared with, and what says which tasks they are of -> where they go."""
-    here, there = RolloutPaths(output), RolloutPaths(target)
-    return {
-        output: target,
-        here.manifest: there.manifest,
-        here.materialized_inputs: there.materialized_inputs,
-    }
-
-
-def _with_examples(run: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """The run with the data set of its examples at ``path``."""
-    benchmark = run["benchmark"]
-    split = str(_examples_split(run))
-    datasets = {**benchmark["datasets"], split: {**benchmark["datasets"][split], "jsonl_fpath": path}}
-    return {**run, "benchmark": {**benchmark, "datasets": datasets}}
-
-
-def _prepared(run: Mapping[str, Any]) -> Path | None:
-    """The data that was prepared on this machine already, by its digest's name."""
-    from nemo_gym.rollouts.data.prepare import data_path
-    from nemo_gym.rollouts.run_config.schema import RunConfig
-
-    return data_path(RunConfig.model_validate(dict(run)))
 
 
 def destination_of(host: Host | None) -> Destination:

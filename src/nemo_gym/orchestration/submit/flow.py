@@ -85,7 +85,8 @@ def plan(order: SubmitRequest, context: SubmitContext) -> Submission:
     keeps = context.destination.keeps(config, gym)
     around = PlanContext(gym=gym, user=submitting_host.username(), environ=context.environ, keeps=keeps)
     gym_job_id = fresh_id(context)
-    there = context.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
+    run_dir, contained = Path(config.job.output_path) / gym_job_id, config.driver.container is not None
+    there = context.destination.localized(runs, run_dir, contained=contained)
     return plan_submission(config, there, gym_job_id, around)
 
 

@@ -20,6 +20,9 @@ from nemo_slurm import facts as cluster_facts
 from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_slurm.hosts import Host
 
+_NAMED = 8
+"""Files that go along, by name; of more the number is said."""
+
 
 def examine(
     resolved: ResolvedConfig, host: Host, destination: Destination, environ: Mapping[str, str], cwd: Path
@@ -89,9 +92,12 @@ def _machine(
 
     def data() -> str:
         runs.update(with_references(load_runs(resolved, cwd=cwd)))
-        moved = destination.localized(runs, Path(output) / "gym-job")
+        contained = config.driver.container is not None
+        moved = destination.localized(runs, Path(output) / "gym-job", contained=contained)
         copied = [str(path) for run in moved.values() for path in run.inputs]
-        return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"
+        more = f", and {len(copied) - _NAMED} more" if len(copied) > _NAMED else ""
+        named = ", ".join(copied[:_NAMED])
+        return f"found; copied from here: {named}{more}" if copied else "found where the jobs run"
 
     mounted = check.attempted("mounts", mounts)
     owners = [config.driver, *config.services.values()]

@@ -65,7 +65,7 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
         (paths.config / name).chmod(_READABLE)
     for source, target in plan.inputs.items():
         copy = paths.job_dir / target.relative_to(plan.job_dir)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)
         copy.chmod(_READABLE)
     if plan.run is not None:

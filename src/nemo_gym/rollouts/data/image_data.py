@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,14 @@ def image_parts(value: Any, name: str, folder: Path) -> list[dict[str, str]]:
     """
     images = value if isinstance(value, list) else [value]
     return [{"type": "input_image", "image_url": _address(image, name, folder)} for image in images]
+
+
+def file_names(value: Any) -> Iterator[str]:
+    """The names of files among the images of a field."""
+    for image in value if isinstance(value, list) else [value]:
+        named = image.get("url") if isinstance(image, dict) else image
+        if isinstance(named, str) and named and not named.startswith(_ADDRESSES):
+            yield named
 
 
 def _address(image: Any, name: str, folder: Path) -> str:

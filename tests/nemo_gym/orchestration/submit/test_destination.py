@@ -13,13 +13,11 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import gym_install
 from nemo_gym.orchestration.config.resolve import resolve
 from nemo_gym.orchestration.config.schema import SubmitConfig
-from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, load_runs
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs
 from nemo_gym.orchestration.submit import gym_bundle
 from nemo_gym.orchestration.submit.destination import (
     OtherMachine,
     ThisMachine,
-    _files,
-    _moved,
     destination_of,
 )
 from nemo_slurm.hosts import Completed, LocalHost
@@ -183,28 +181,3 @@ def test_a_relative_output_path_is_refused_where_it_would_mean_another_machine(t
         ConfigError, match=r"job\.output_path: runs is relative .*compute\.far\.hostname is far"
     ):
         resolve(write(tmp_path, SLURM), cwd=tmp_path)
-
-
-def test_the_data_set_of_the_examples_is_brought_along(tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    for name in ("test", "train"):
-        write(mine / name)
-    benchmark = {
-        "name": "toy",
-        "datasets": {
-            "benchmark": {"jsonl_fpath": str(mine / "test" / "rows.jsonl")},
-            "train": {"jsonl_fpath": str(mine / "train" / "rows.jsonl")},
-        },
-        "prompt": {"user": "{question}", "examples": {"split": "train", "count": 1}},
-        "verifier": {"type": "match"},
-    }
-    run = BenchmarkRun(run={"benchmark": benchmark, "split": "benchmark"}, prepare=None)
-    kept = _moved(run, _files(run.run), set(_files(run.run).values()), Path("/there"))
-    assert kept.run is not None
-    moved = kept.run["benchmark"]["datasets"]
-    assert moved["benchmark"]["jsonl_fpath"] == "/there/rows.jsonl"
-    assert moved["train"]["jsonl_fpath"] == "/there/examples-rows.jsonl"
-    assert kept.inputs == {
-        mine / "test" / "rows.jsonl": Path("/there/rows.jsonl"),
-        mine / "train" / "rows.jsonl": Path("/there/examples-rows.jsonl"),
-    }

@@ -8,7 +8,7 @@ from tests.result_rows import result, write_output
 from nemo_gym.errors import ConfigError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
-from nemo_gym.orchestration.submit.destination import _files, _moved
+from nemo_gym.orchestration.submit.named_files import moved
 from nemo_gym.orchestration.submit.references import with_references
 
 
@@ -37,7 +37,7 @@ def test_a_run_that_is_not_there_is_refused_with_the_dotted_path(tmp_path):
 def test_its_rows_and_what_they_are_of_go_to_another_machine():
     mine = RolloutPaths(Path("/mine/results/rollouts.jsonl"))
     before = run(str(mine.output))
-    found = _moved(before, _files(before.run), {mine.output}, Path("/there"))
+    found = moved(before, {mine.output}, Path("/there"), where="run", machine="far")
     there = RolloutPaths(Path("/there/reference-rollouts.jsonl"))
     assert found.run["until"]["better_than"] == str(there.output)
     assert found.inputs == {
