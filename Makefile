@@ -92,5 +92,5 @@ reference: setup
 	$(REFERENCE) scripts/write_customization_reference.py
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.json
+	rm -rf build dist screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.json
 	find src tests bench benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

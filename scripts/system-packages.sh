@@ -9,7 +9,7 @@ case ${1:-} in
     '')
         # PostgreSQL's programs are not on the search path, and their folder has the version's number in its name.
         needed="bash:bash flock:util-linux git:git setsid:util-linux shellcheck:shellcheck initdb:postgresql
-            zsh:zsh fish:fish bwrap:bubblewrap"
+            zsh:zsh fish:fish bwrap:bubblewrap chromium:chromium"
         ;;
     slurm-lab)
         needed="slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client slurmdbd:slurmdbd munged:munge

@@ -29,3 +29,14 @@ def test_both_programs_are_installed():
         "gym": "nemo_gym.cli.main:main",
         "nemo": "nemo_helix_plugin.cli.main:main",
     }
+
+
+def test_templates_and_static_files_of_pages_are_tracked_and_so_in_the_distribution():
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("nemo_pages", "nemo_gym", "nemo_helix_server")
+        for path in (ROOT / "src" / package).rglob("*")
+        if path.suffix in (".html", ".css", ".js", ".svg")
+    }
+    assert {f"src/nemo_pages/{name}" for name in ("layout/base.html", "static/pages.css")} < there
+    assert there <= tracked("src")

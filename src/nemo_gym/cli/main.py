@@ -62,6 +62,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     cls=GymGroup,
     lazy={
         "serve": Lazy("nemo_gym.cli.serve:serve", "Serve a small model on this machine, OpenAI-compatible."),
+        "view": Lazy("nemo_gym.cli.view:view", "Show evaluations in a browser, read-only."),
         "completion": Lazy(
             "nemo_gym.cli.completion:completion", "Complete commands and names in bash, zsh or fish."
         ),

@@ -1,0 +1,1 @@
+"""Pages that are made on the server: layout, static files, rendering, security headers, live events."""

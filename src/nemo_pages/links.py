@@ -1,0 +1,76 @@
+"""Addresses of pages: below a path of a server, or between the files of a bundle. Nothing is absolute."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+Parameter = str | int | float | list[str] | tuple[str, ...] | None
+"""A value of an address's query; a list is repeated, nothing at all is left out."""
+
+
+class Links(Protocol):
+    """Where other pages and static files are, seen from one page."""
+
+    def url(self, path: str, query: Mapping[str, Parameter]) -> str:
+        """The address of a page, whose ``path`` begins with a slash and is quoted here."""
+        ...
+
+    def static(self, name: str, digest: str) -> str:
+        """The address of a static file; ``digest`` changes with its content."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedLinks:
+    """Links of a page that a server sends, below ``root`` (empty, or a path without a slash at its end)."""
+
+    root: str = ""
+
+    def url(self, path: str, query: Mapping[str, Parameter]) -> str:
+        """See `Links.url`."""
+        return f"{quote(self.root)}{quote(path)}{query_text(query)}"
+
+    def static(self, name: str, digest: str) -> str:
+        """See `Links.static`."""
+        return f"{quote(self.root)}/pages/static/{quote(name)}?v={digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class BundledLinks:
+    """Links of a page that is a file; ``here`` is its own path as a server would have it."""
+
+    here: str
+
+    def url(self, path: str, query: Mapping[str, Parameter]) -> str:  # noqa: ARG002 - of `Links`
+        """See `Links.url`; a file has no query, so that it is left out."""
+        return quote(relative_file(self.here, bundled_file(path)))
+
+    def static(self, name: str, digest: str) -> str:  # noqa: ARG002 - of `Links`
+        """See `Links.static`."""
+        return quote(relative_file(self.here, f"pages/static/{name}"))
+
+
+def query_text(query: Mapping[str, Parameter]) -> str:
+    """A query with its question mark; empty where every value is."""
+    pairs = [
+        (name, str(item))
+        for name, value in query.items()
+        for item in (value if isinstance(value, list | tuple) else [value])
+        if item is not None and item != ""
+    ]
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+def bundled_file(path: str) -> str:
+    """The file of a bundle that is the page at ``path``; never above the bundle."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    return "/".join([*parts, "index.html"])
+
+
+def relative_file(here: str, file: str) -> str:
+    """The way from the page at ``here`` to a file of the bundle."""
+    return posixpath.relpath(file, posixpath.dirname(bundled_file(here)) or ".")

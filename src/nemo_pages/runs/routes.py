@@ -1,0 +1,67 @@
+"""The page Runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nemo_pages.links import query_text
+from nemo_pages.rendering import Rendering, is_partial
+from nemo_pages.runs.rows import RunKind, StateGroup
+from nemo_pages.runs.table import RunTable
+from nemo_pages.runs.view import COLUMNS, SIZES, SORTS, VALUE, RunsView
+
+TOPIC = "runs"
+"""The topic of events that says that a row changed."""
+
+
+def runs_route(
+    table: RunTable,
+    rendering: Rendering,
+    *,
+    empty: Mapping[str, str],
+    kinds: tuple[RunKind, ...] = tuple(RunKind),
+) -> Route:
+    """The page ``/``. ``empty``: what it says where there are no runs at all, by ``text`` and ``command``."""
+    values = _shown(table, kinds, empty)
+
+    async def runs(request: Request) -> Response:
+        view = RunsView.read(request.query_params)
+        found = await asyncio.to_thread(values, view)
+        template = "runs/list.html" if is_partial(request) else "runs/page.html"
+        return rendering.page(request, template, **found)
+
+    return Route("/", runs, methods=["GET"], name="runs")
+
+
+def _shown(
+    table: RunTable, kinds: tuple[RunKind, ...], empty: Mapping[str, str]
+) -> Callable[[RunsView], dict[str, Any]]:
+    def values(view: RunsView) -> dict[str, Any]:
+        answer = table.answer(view)
+        pages = max(1, -(-answer.total // view.size))
+        return {
+            "view": view,
+            "answer": answer,
+            "pages": pages,
+            "first": (view.page - 1) * view.size + 1,
+            "columns": [(name, COLUMNS.get(name, name.removeprefix(VALUE))) for name in view.columns],
+            "all_columns": list(COLUMNS.items()),
+            "value_names": table.value_names(),
+            "tags": table.tags(),
+            "sorts": SORTS,
+            "sizes": SIZES,
+            "groups": list(StateGroup),
+            "kinds": kinds if len(kinds) > 1 else (),
+            "value_prefix": VALUE,
+            "empty": empty,
+            "view_query": query_text(view.query(page=view.page)),
+            "topic": TOPIC,
+        }
+
+    return values
