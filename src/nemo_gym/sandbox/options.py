@@ -38,7 +38,7 @@ class SandboxOptions(BaseModel):
     """Memory of a program and all that it starts, in units of 2**20 bytes, as all sizes here."""
     processes: int = Field(64, ge=1)
     """Processes and threads at one time."""
-    output_mb: float = Field(1, gt=0)
+    output_mb: float = Field(1, gt=0, allow_inf_nan=False)
     """What a program may write to its standard output, and to its standard error."""
     disk_mb: int = Field(256, ge=1)
     """What it may leave in the folders that it can write to."""

@@ -11,10 +11,12 @@ import click
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import Chosen, load, run_options
 
+_MOST = 1_000_000
+
 
 @click.command()
 @run_options
-@click.option("-n", "--tasks", "count", type=click.IntRange(1), default=3, help="Of how many tasks.")
+@click.option("-n", "--tasks", "count", type=click.IntRange(1, _MOST), default=3, help="Of how many tasks.")
 @json_option
 def preview(
     config_paths: tuple[str, ...],

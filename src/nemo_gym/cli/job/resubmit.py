@@ -16,7 +16,10 @@ from nemo_gym.errors import EXIT_DONE
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
 @click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
 @click.option(
-    "--max-retries", type=click.IntRange(min=0), metavar="N", help="Raise the retries of the chain to N."
+    "--max-retries",
+    type=click.IntRange(min=0, max=2_147_483_647),
+    metavar="N",
+    help="Raise the retries of the chain to N.",
 )
 @click.option(
     "--max-walltime",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from nemo_gym.orchestration.config.notify_schema import NotifyConfig
-from nemo_gym.orchestration.config.values import Count, Duration, Env, Mounts, Name, Port, Text
+from nemo_gym.orchestration.config.values import Count, Duration, Env, Index, Mounts, Name, Port, Text
 from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM, TYPES
 from nemo_runs.secret_refs import VARIABLE
 
@@ -144,7 +144,7 @@ class LocalCompute(Compute):
 
     max_parallel: Count = 1
     """How many jobs of one submission run at once."""
-    gpus: int | None = Field(default=None, ge=0)
+    gpus: Index | None = None
     """How many GPUs there are, for arithmetic at submit; ``None``: unknown, nothing is checked."""
 
 
@@ -158,7 +158,7 @@ class NodePool(ConfigSection):
     partition: Text
     nodes: Count = 1
     ntasks_per_node: Count = 1
-    gpus_per_node: int | None = Field(default=None, ge=0)
+    gpus_per_node: Index | None = None
     extra_args: SbatchOptions = {}
 
 
@@ -222,11 +222,11 @@ class GymInstall(ConfigSection):
 class Resumable(ConfigSection):
     """How often and how long a self-chaining benchmark goes on."""
 
-    max_retries: int = Field(default=3, ge=0)
+    max_retries: Index = 3
     """Failures other than time limit, preemption and node failure that are retried."""
     max_walltime: Duration = None
     """Cap on the walltime of all finished links together; none unless given."""
-    max_links_without_progress: int | None = Field(default=None, ge=1)
+    max_links_without_progress: Count | None = None
     """Links in a row without a new rollout before the chain stops; ``None``: never."""
 
 

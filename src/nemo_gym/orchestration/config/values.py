@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
@@ -68,5 +68,8 @@ Mounts = Annotated[list[str], AfterValidator(_checked_mounts)]
 Name = Annotated[str, AfterValidator(checked_name)]
 """Becomes a file's or a folder's name."""
 Port = Annotated[int, Field(ge=1, le=65535)]
-Count = Annotated[int, Field(ge=1)]
+LARGEST: Final = (1 << 31) - 1
+"""The largest whole number of a submit file: shells and Slurm count further ones wrongly, without a word."""
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Index = Annotated[int, Field(ge=0, le=LARGEST)]
 Text = Annotated[str, Field(min_length=1)]

@@ -8,7 +8,7 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from nemo_gym.rollouts.run_config.row_params import of_the_run_in_extra_body
-from nemo_gym.rollouts.run_config.values import Count, Index, Number, Strict
+from nemo_gym.rollouts.run_config.values import Count, Number, Seed, Strict
 
 
 class SamplingConfig(Strict):
@@ -17,7 +17,7 @@ class SamplingConfig(Strict):
     temperature: Annotated[Number, Field(ge=0)] | None = None
     top_p: Annotated[Number, Field(gt=0, le=1)] | None = None
     max_output_tokens: Count | None = None
-    seed: Index | None = None
+    seed: Seed | None = None
     stop: str | list[str] | None = None
     frequency_penalty: Number | None = None
     presence_penalty: Number | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -15,10 +15,14 @@ def _no_truth_value(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=1)]
+LARGEST: Final = (1 << 63) - 1
+"""The largest number that everything behind a configuration can count with."""
+Count = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=1, le=LARGEST)]
 """A whole number from 1."""
-Index = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
+Index = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0, le=LARGEST)]
 """A whole number from 0."""
+Seed = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
+"""What a server is sent as it is."""
 Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_no_truth_value), Field(ge=0, allow_inf_nan=False)]
 
