@@ -38,8 +38,8 @@ MAY_IMPORT = {
 ONLY_PARTS = {
     # how a program treats its streams, which addresses are this machine, the proxies and folders of its
     # environment, what a plain scalar is, how JSON is read that people write, how counts, durations and sizes
-    # are said, which name may have been meant, how findings read, how drawn tables end, and what other
-    # packages bring
+    # are said, which name may have been meant, how findings read, how drawn tables end, how a table is HTML,
+    # and what other packages bring
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -54,6 +54,7 @@ ONLY_PARTS = {
         "nemo_runs.file_locks",
         "nemo_runs.addresses",
         "nemo_runs.trimmed",
+        "nemo_runs.html_tables",
         "nemo_runs.extensions",
         "nemo_runs.errors",
     ),
@@ -138,7 +139,7 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts durations file_locks findings homes patterns proxies",
+        "errors addresses boot_clock counts durations file_locks findings homes html_tables patterns proxies",
         "sizes streams suggestions trimmed",
         "yaml_scalars secret_refs strict_json packed extensions",
         "json_lines",

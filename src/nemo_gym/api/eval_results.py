@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from nemo_gym.api.html_views import html_table, percent
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.records import index, locations
@@ -19,6 +18,7 @@ from nemo_gym.rollouts.reading.located import RolloutFilter, selected
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader
 from nemo_gym.rollouts.scores.summary import Summary, load_summary
 from nemo_gym.text_table import table
+from nemo_runs.html_tables import html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -226,8 +226,8 @@ def _cells(found: EvalResult) -> list[str]:
         found.run,
         found.benchmark,
         found.state,
-        percent(found.score),
-        f"{percent(interval[0])} to {percent(interval[1])}" if interval else "",
+        _percent(found.score),
+        f"{_percent(interval[0])} to {_percent(interval[1])}" if interval else "",
         f"{coverage.measured:,} of {coverage.expected:,}" if coverage else "",
         found.model or "",
     ]
@@ -250,3 +250,8 @@ def _arrow(outputs: Sequence[ExportedOutput]) -> pa.Table:
     import pyarrow as pa
 
     return pa.Table.from_pylist(list(table_rows(outputs)), schema=schema)
+
+
+def _percent(value: float | None) -> str:
+    """A share as it is shown; empty for none."""
+    return "" if value is None else f"{value:.1%}"

@@ -10,13 +10,13 @@ from typing import Any
 from nemo_gym.api.asking import overrides_of
 from nemo_gym.api.errors_in_python import in_words_of_python
 from nemo_gym.api.eval_results import EvalResults, results
-from nemo_gym.api.html_views import html_table
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import Narrowing, resolve
 from nemo_gym.orchestration.submit import flow
 from nemo_gym.orchestration.submit.context import submit_context
 from nemo_gym.reports import to_stderr
 from nemo_gym.text_table import table
+from nemo_runs.html_tables import html_table
 
 _COLUMNS = ("BENCHMARK", "JOB", "")
 

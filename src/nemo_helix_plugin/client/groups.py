@@ -11,6 +11,7 @@ from typing import Any
 
 from nemo_helix_plugin.client import watch, watching
 from nemo_helix_plugin.client.calls import access, job_parts, jobs
+from nemo_helix_plugin.client.handle import JobHandle
 from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
 from nemo_helix_plugin.jobs import watch_types
 
@@ -230,6 +231,11 @@ class JobsClient(_Jobs, Group):
     def checkpoints(self) -> CheckpointsClient:
         """Checkpoints of a job."""
         return CheckpointsClient(self._session)
+
+    def open(self, *, name: str, workspace: str | None = None) -> JobHandle:
+        """A job with the connection to it, for notebooks: `JobHandle.wait`, `metrics`, `plot` and actions."""
+        call = jobs.get_job(name=name, workspace=workspace)
+        return JobHandle(self._session, call.sync(self._session, call.request).data())
 
     def watch_job(
         self, *, name: str, workspace: str | None = None, **options: Any

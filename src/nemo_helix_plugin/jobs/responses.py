@@ -57,6 +57,9 @@ class HelixJobResponse(models.ResponseModel):
     ownership: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}' in {self.workspace}: {self.status}>"
+
 
 class HelixJobAttemptResponse(models.ResponseModel):
     """One run of a job."""

@@ -12,8 +12,3 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: s
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
-
-
-def percent(value: float | None) -> str:
-    """A share as it is shown; empty for none."""
-    return "" if value is None else f"{value:.1%}"
