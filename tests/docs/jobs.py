@@ -120,6 +120,9 @@ def python_sdk(page: Page) -> None:
     page.save("watch.py", "python")
     page.type("python watch.py")
     assert "completed" in page.said
+    page.save("notebook.py", "python")
+    page.type("python notebook.py")
+    assert "completed None" in page.said
 
 
 def track_experiments(page: Page) -> None:
