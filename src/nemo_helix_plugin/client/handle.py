@@ -117,8 +117,8 @@ class JobHandle:
     def plot(self, *patterns: str, width: float = 7.0, height: float = 2.5) -> Any:
         """Draw the metrics by training step, a chart for each quantity; vertical lines are breaks.
 
-        A `matplotlib.figure.Figure` where matplotlib is installed, ``width`` inches wide, each chart ``height``
-        inches high; otherwise a `TextChart`.
+        A `matplotlib.figure.Figure` where matplotlib is installed, ``width`` inches wide and for each chart
+        ``height`` inches high; otherwise a `TextChart`.
         """
         from nemo_helix_plugin.job_words import charts, text_chart
 
