@@ -38,8 +38,8 @@ MAY_IMPORT = {
 ONLY_PARTS = {
     # how a program treats its streams, which addresses are this machine, the proxies and folders of its
     # environment, what a plain scalar is, how JSON is read that people write, how counts, durations and sizes
-    # are said, which name may have been meant, how findings read, how drawn tables end, how a table is HTML,
-    # and what other packages bring
+    # are said, which name may have been meant, how findings read, how tables are drawn, and what other
+    # packages bring
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -53,8 +53,7 @@ ONLY_PARTS = {
         "nemo_runs.sizes",
         "nemo_runs.file_locks",
         "nemo_runs.addresses",
-        "nemo_runs.trimmed",
-        "nemo_runs.html_tables",
+        "nemo_runs.drawn_tables",
         "nemo_runs.extensions",
         "nemo_runs.errors",
     ),
@@ -139,8 +138,8 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts durations file_locks findings homes html_tables patterns proxies",
-        "sizes streams suggestions trimmed",
+        "errors addresses boot_clock counts drawn_tables durations file_locks findings homes patterns proxies",
+        "sizes streams suggestions",
         "yaml_scalars secret_refs strict_json packed extensions",
         "json_lines",
         "durable",

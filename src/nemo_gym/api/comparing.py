@@ -11,7 +11,7 @@ from nemo_gym.orchestration.results.compared_runs import compared_runs
 from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.scores.compare_many import RunComparison
 from nemo_gym.text_table import table
-from nemo_runs.html_tables import html_table
+from nemo_runs.drawn_tables import html_table
 
 _COLUMNS = (
     *("RUN", "BENCHMARK", "FIRST", "RUN", "DIFFERENCE", "95% INTERVAL", "TASKS", "P (CORRECTED)"),

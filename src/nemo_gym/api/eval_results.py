@@ -18,7 +18,7 @@ from nemo_gym.rollouts.reading.located import RolloutFilter, selected
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader
 from nemo_gym.rollouts.scores.summary import Summary, load_summary
 from nemo_gym.text_table import table
-from nemo_runs.html_tables import html_table
+from nemo_runs.drawn_tables import html_table
 
 if TYPE_CHECKING:
     import pandas as pd

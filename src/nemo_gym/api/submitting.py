@@ -16,7 +16,7 @@ from nemo_gym.orchestration.submit import flow
 from nemo_gym.orchestration.submit.context import submit_context
 from nemo_gym.reports import to_stderr
 from nemo_gym.text_table import table
-from nemo_runs.html_tables import html_table
+from nemo_runs.drawn_tables import html_table
 
 _COLUMNS = ("BENCHMARK", "JOB", "")
 

@@ -238,7 +238,7 @@ class CommandContext:
         self._draw(table(records, names, self.display, width=shown, extra=extra, whole=whole))
 
     def _draw(self, shown: RenderableType) -> None:
-        from nemo_runs.trimmed import trimmed
+        from nemo_runs.drawn_tables import trimmed
 
         console = self.console
         with console.capture() as drawn:

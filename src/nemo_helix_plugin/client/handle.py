@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ParamSpec, Self
 
 from nemo_helix_plugin.client import watching
 from nemo_helix_plugin.client.calls import job_parts, jobs
+from nemo_helix_plugin.client.calls.call import Call
+from nemo_helix_plugin.client.calls.tuning import CustomizationJob
+from nemo_helix_plugin.client.request import Request
 from nemo_helix_plugin.client.session import ClientSession
 from nemo_helix_plugin.client.watch import WatchOptions
 from nemo_helix_plugin.job_words import curves, job_state
 from nemo_helix_plugin.jobs import types
-from nemo_runs.html_tables import html_table
+from nemo_runs.drawn_tables import html_table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+Arguments = ParamSpec("Arguments")
 ALL_FIELDS = frozenset(types.HelixJobResponse.model_fields)
 
 
@@ -149,6 +151,36 @@ class JobHandle:
         bar = "" if done is None else f'<progress max="100" value="{100 * done:.0f}"></progress>'
         lines = [("status", text), *_lines(record)]
         return f"{html_table((), lines, caption=f'{self._job.name} in {self._job.workspace}')}{bar}"
+
+
+class CustomizationJobHandle(JobHandle, CustomizationJob):
+    """The answer to a submission, from which the job is waited for, looked at and acted on.
+
+    ``data`` and ``json`` are the answer; attributes and ``job`` are the job as it was when last asked for.
+    """
+
+    def __init__(self, session: ClientSession, answer: CustomizationJob) -> None:
+        CustomizationJob.__init__(self, answer.http_response, answer.data())
+        JobHandle.__init__(self, session, answer.data())
+
+
+def with_handle(
+    build: Callable[Arguments, Call[CustomizationJob, CustomizationJob]],
+) -> Callable[Arguments, Call[CustomizationJobHandle, CustomizationJob]]:
+    """The same call, whose synchronous answer is a handle."""
+
+    @functools.wraps(build)
+    def built(
+        *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Call[CustomizationJobHandle, CustomizationJob]:
+        call = build(*args, **kwargs)
+
+        def sync(session: ClientSession, request: Request) -> CustomizationJobHandle:
+            return CustomizationJobHandle(session, call.sync(session, request))
+
+        return Call(call.request, sync, call.asynchronous)
+
+    return built
 
 
 class MetricsTable(list[dict[str, "int | float | None"]]):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from nemo_helix_plugin.client.calls import files, tuning
 from nemo_helix_plugin.client.calls.call import Call
+from nemo_helix_plugin.client.handle import with_handle
 from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
 from nemo_helix_plugin.client.session import AsyncSession, ClientSession
 from nemo_helix_plugin.customization import backends
@@ -86,7 +87,7 @@ class AsyncBackendGroup(AsyncGroup):
 
 
 class _BackendJobs:
-    create = BackendMethod(tuning.create_job)
+    create = BackendMethod(with_handle(tuning.create_job))
     list = BackendMethod(tuning.list_jobs)
     get = BackendMethod(tuning.get_job)
     get_status = BackendMethod(tuning.get_status)

@@ -10,7 +10,7 @@ import pytest
 import nemo_gym
 from nemo_gym import errors
 from nemo_gym.api.eval_results import EvalResult, EvalResults
-from nemo_runs.html_tables import html_table
+from nemo_runs.drawn_tables import html_table
 
 
 def result(benchmark: str, state: str = "unfinished") -> EvalResult:

@@ -76,7 +76,7 @@ def _print(found: Comparisons) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from nemo_runs.trimmed import trimmed
+    from nemo_runs.drawn_tables import trimmed
 
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("benchmark")

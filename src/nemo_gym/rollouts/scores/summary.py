@@ -167,7 +167,7 @@ class Summary:
         from rich.table import Table
         from rich.text import Text
 
-        from nemo_runs.trimmed import trimmed
+        from nemo_runs.drawn_tables import trimmed
 
         table = Table.grid(padding=(0, 2))
         for name, words in lines:

@@ -9,7 +9,6 @@ from typing import Any
 from nemo_helix_plugin.client import responses
 from nemo_helix_plugin.client.calls.call import Call, nothing, paged, single
 from nemo_helix_plugin.client.calls.jobs import JobCall, JobListCall, NothingCall
-from nemo_helix_plugin.client.handle import JobHandle
 from nemo_helix_plugin.client.request import Request, checked, parameters
 from nemo_helix_plugin.client.session import AsyncSession, ClientSession
 from nemo_helix_plugin.customization import requests
@@ -39,20 +38,7 @@ class CustomizationJob(responses.NemoResponse[types.HelixJobResponse]):
         return self.job.name
 
 
-class CustomizationJobHandle(JobHandle, CustomizationJob):
-    """The answer to a submission, from which the job is waited for, looked at and acted on.
-
-    `data` and `json` are the answer; attributes and ``job`` are the job as it was when last asked for.
-    """
-
-    def __init__(
-        self, session: ClientSession, answer: responses.NemoResponse[types.HelixJobResponse]
-    ) -> None:
-        CustomizationJob.__init__(self, answer.http_response, answer.data())
-        JobHandle.__init__(self, session, answer.data())
-
-
-HandleCall = Call[CustomizationJobHandle, CustomizationJob]
+HandleCall = Call[CustomizationJob, CustomizationJob]
 
 
 def create_job(
@@ -204,8 +190,9 @@ def _on_job(method: str, suffix: str, backend: str, name: str, workspace: str | 
 def _handle(request: Request) -> HandleCall:
     whole = single(request, types.HelixJobResponse)
 
-    def sync(session: ClientSession, request: Request) -> CustomizationJobHandle:
-        return CustomizationJobHandle(session, whole.sync(session, request))
+    def sync(session: ClientSession, request: Request) -> CustomizationJob:
+        found = whole.sync(session, request)
+        return CustomizationJob(found.http_response, found.data())
 
     async def asynchronous(session: AsyncSession, request: Request) -> CustomizationJob:
         found = await whole.asynchronous(session, request)

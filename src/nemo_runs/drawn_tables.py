@@ -1,9 +1,17 @@
-"""Tables for notebooks."""
+"""Tables as they are drawn: of a terminal without blanks at the ends of lines, and as HTML for notebooks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+
+_BLANKS = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+
+
+def trimmed(drawn: str) -> str:
+    """The text of a terminal with every line ending where its words end; colours stay."""
+    return _BLANKS.sub(r"\1", drawn)
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:

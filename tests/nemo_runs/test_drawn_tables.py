@@ -6,7 +6,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from nemo_runs.trimmed import trimmed
+from nemo_runs.drawn_tables import trimmed
 
 
 def drawn(*, terminal: bool) -> str:
