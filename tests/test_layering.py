@@ -138,8 +138,8 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts drawn_tables durations file_locks findings homes patterns proxies",
-        "sizes streams suggestions",
+        "errors addresses boot_clock counts drawn_tables durations file_locks findings homes patterns",
+        "proxies sizes streams suggestions",
         "yaml_scalars secret_refs strict_json packed extensions",
         "json_lines",
         "durable",
