@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,12 @@ from nemo_gym.sandbox.protocol import Completed, SandboxError
 from nemo_gym.sandbox.registry import load_sandbox, probe_now
 from nemo_gym.types import Episode, MetricInfo, Policy, RolloutFailedError, Row, Task, Verdict
 from nemo_gym.verifiers.code.answers import Extract, code_in, is_python, program_of
+from nemo_gym.verifiers.code.row_tests import call_of, imports, statements_in, untested
 
 CODE_FIELD: Final = "code_result"
 """Field of a verdict: how the code ended, and why it did not pass."""
 _WORKER: Final = Path(__file__).with_name("worker.py")
+_NO_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'$")
 _SHARE: Final = MetricInfo(higher_is_better=False, low=0.0, high=1.0)
 
 
@@ -37,14 +40,16 @@ class CodeOptions(BaseModel):
     defines the entry point before others; the whole answer where there are no fences), or ``completion``:
     the answer goes on where the prompt ends."""
     test_field: str = "test"
-    """The field of the row that holds the tests: code that raises when the answer is wrong."""
+    """The field of the row that holds the tests: code that raises when the answer is wrong, or a list of
+    statements."""
     entry_point_field: str | None = "entry_point"
     """The field with the name that the tests use; ``null``: rows have none."""
     prompt_field: str | None = None
     """The field with the beginning of the program, for rows that ask to go on with it: its imports and
     helpers are there for the code, and code that does not define the entry point goes on where it ends."""
     call: str = ""
-    """What follows the tests, with ``{entry_point}`` in it: ``check({entry_point})`` for HumanEval."""
+    """What follows the tests, with ``{entry_point}`` in it. Tests that only define a function ``check``, as
+    HumanEval's do, are followed by ``check({entry_point})`` without it."""
     sandbox: dict[str, Any] = Field(default_factory=dict)
     """How the code is isolated, and its limits: [Sandboxes](#sandboxes)."""
     processes: int | None = Field(None, ge=1, le=1024)
@@ -83,12 +88,18 @@ class CodeVerifier:
     def check_row(self, row: Row) -> str | None:
         """The row needs tests, and the fields that the options name."""
         options = self.options
-        for field in (options.test_field, options.entry_point_field, options.prompt_field):
+        for field in (options.entry_point_field, options.prompt_field):
             if field is not None and (not isinstance(row.get(field), str) or not row[field].strip()):
                 return f"no '{field}', a text"
+        tests = statements_in(row.get(options.test_field))
+        if tests is None:
+            return f"no '{options.test_field}', a text or a list of statements"
         if options.entry_point_field is not None and not row[options.entry_point_field].isidentifier():
             return f"'{options.entry_point_field}' is not a name: {row[options.entry_point_field]!r:.60}"
-        return None if is_python(row[options.test_field]) else f"'{options.test_field}' is not valid Python"
+        if not is_python(tests):
+            return f"'{options.test_field}' is not valid Python"
+        problem = untested(tests, options.call)
+        return f"'{options.test_field}' {problem}" if problem else None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Run the code of the answer, then its tests."""
@@ -98,7 +109,8 @@ class CodeVerifier:
         if code is None:
             return _verdict(None, {"end": "no code"}, no_code=1.0)
         prompt = "" if options.prompt_field is None else str(row[options.prompt_field])
-        tests = f"{row[options.test_field]}\n{options.call.format(entry_point=entry or '')}\n"
+        given = statements_in(row[options.test_field]) or ""
+        tests = f"{given}\n{call_of(given, options.call).format(entry_point=entry or '')}\n"
         job = {"word": secrets.token_hex(16), "code": program_of(code, prompt, entry), "tests": tests}
         try:
             async with self._at_once, self.sandbox.open() as session:
@@ -107,7 +119,15 @@ class CodeVerifier:
                 done = await session.run(argv, stdin=json.dumps(job).encode(), files=files)
         except SandboxError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
-        return _graded(code, done, job["word"])
+        verdict = _graded(code, done, job["word"])
+        missing = _missing_module(verdict)
+        if missing is not None and missing in imports(given):
+            raise RolloutFailedError(
+                "verifier_error",
+                f"the tests import {missing}, which the sandbox's Python lacks; name one that has it: "
+                "benchmark.verifier.sandbox.python",
+            )
+        return verdict
 
 
 def _graded(code: str, done: Completed, word: str) -> Verdict:
@@ -123,6 +143,13 @@ def _graded(code: str, done: Completed, word: str) -> Verdict:
     line = "" if report.get("line") is None else f"line {report['line']} of the {report['stage']}: "
     text = f": {report['text']}" if report.get("text") else ""
     return _verdict(code, {"end": f"{report['stage']} failed", "error": f"{line}{report['kind']}{text}"})
+
+
+def _missing_module(verdict: Verdict) -> str | None:
+    """The module without which the tests could not run."""
+    result = verdict.fields[CODE_FIELD]
+    found = _NO_MODULE.search(result.get("error", "")) if result["end"] == "tests failed" else None
+    return found[1].partition(".")[0] if found else None
 
 
 def _report(written: bytes, word: str) -> dict[str, Any] | None:

@@ -108,14 +108,35 @@ def test_options_that_are_wrong_are_refused_by_their_name(spec: dict[str, Any], 
     ("row", "lack"),
     [
         (ROW, None),
-        ({**ROW, "test": " "}, "no 'test', a text"),
+        ({**ROW, "test": " "}, "no 'test', a text or a list of statements"),
         ({**ROW, "test": "def check(f:"}, "'test' is not valid Python"),
         ({**ROW, "entry_point": "a b"}, "'entry_point' is not a name: 'a b'"),
         ({"test": "pass"}, "no 'entry_point', a text"),
+        ({**ROW, "test": ["assert add(1, 2) == 3", 4]}, "no 'test', a text or a list of statements"),
     ],
 )
-def test_rows_that_cannot_be_graded_are_refused(row: dict[str, str], lack: str | None) -> None:
+def test_rows_that_cannot_be_graded_are_refused(row: dict[str, Any], lack: str | None) -> None:
     assert load_verifier(SPEC).check_row(row) == lack
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_tests_of_every_usual_shape_are_run_without_a_call() -> None:
+    """HumanEval's define ``check``, MBPP's are a list of statements."""
+    shapes = [ROW, {**ROW, "test": ["assert add(2, 3) == 5", "assert add(0, 0) == 0"]}]
+    answers = [(row, block(code)) for row in shapes for code in (RIGHT, RIGHT.replace("+", "-"))]
+    found = verdicts({"type": "code"}, answers)
+    assert [verdict.reward for verdict in found] == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.slow
+@needs_bwrap
+def test_tests_that_need_a_package_that_is_missing_make_no_answer_wrong() -> None:
+    needs = {**ROW, "test": "import numpy_of_mine.linalg as np\n" + ROW["test"]}
+    with pytest.raises(RolloutFailedError, match=r"import numpy_of_mine, which .*verifier\.sandbox\.python"):
+        verdicts(SPEC, [(needs, block(RIGHT))])
+    (own,) = verdicts(SPEC, [(ROW, block("def add(a, b):\n    import numpy_of_mine"))])
+    assert (own.reward, own.fields["code_result"]["end"]) == (0.0, "tests failed")
 
 
 @pytest.mark.slow
