@@ -65,6 +65,7 @@ ONLY_PARTS = {
         # what a verifier is called with and raises, and how a benchmark makes a prompt of a row
         "nemo_gym.types",
         "nemo_gym.errors",
+        "nemo_gym.rollouts.run_config.choices",
         "nemo_gym.rollouts.run_config.fields",
         "nemo_gym.rollouts.run_config.prompts",
         # which answers are graded at all

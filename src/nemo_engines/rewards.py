@@ -13,7 +13,7 @@ from nemo_engines.data.messages import check_messages
 from nemo_engines.data.rows import Row, Shape
 from nemo_engines.errors import BadSpecError, TrainerError
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.rollouts.run_config.fields import field_mapper
+from nemo_gym.rollouts.run_config.fields import row_mapper
 from nemo_gym.rollouts.run_config.prompts import CannotFillError, Template, template
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, text_answer
 from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verifier
@@ -38,7 +38,7 @@ class Rewards:
         reasoning = bool(benchmark.get("grade_reasoning"))
         self._verifier: Verifier = WholeAnswers(verifier, _ends(benchmark), reasoning=reasoning)
         self._templates = _templates(benchmark.get("prompt"))
-        self._mapped = field_mapper(benchmark.get("fields"))
+        self._mapped = row_mapper(benchmark.get("fields"), benchmark.get("choices"))
 
     @property
     def shape(self) -> Shape:

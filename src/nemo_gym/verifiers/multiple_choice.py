@@ -78,10 +78,10 @@ class MultipleChoiceVerifier:
 def _wrong_options(options: Any, choices: Choices) -> str | None:
     """What is wrong with a row's options; one that is labelled otherwise could never be found chosen."""
     if options is None or options in ([], {}):
-        return f"no 'options' ({_LIKE})"
+        return f"no 'options' ({_LIKE}); benchmark.choices makes them of other fields"
     entries = options if isinstance(options, list) else [options]
     if not choices or not all(isinstance(entry, dict) for entry in entries):
-        return f"'options' is not {_LIKE} but {shortened(options)}"
+        return f"'options' is not {_LIKE} but {shortened(options)}; benchmark.choices makes that of it"
     letters = [str(label).strip().upper() for entry in entries for label in entry]
     for letter in letters:
         if len(letter) != 1 or not "A" <= letter <= "Z":

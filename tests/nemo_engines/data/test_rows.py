@@ -143,6 +143,18 @@ def test_rewards_read_columns_and_templates_as_an_evaluation_does() -> None:
         made.shape({"q": "a or b?"})
 
 
+def test_rewards_letter_the_choices_of_a_row() -> None:
+    benchmark = {
+        "choices": {"texts": "endings", "right": "label"},
+        "prompt": {"user": "{ctx}\n{options_text}"},
+        "verifier": {"type": "multiple_choice"},
+    }
+    made = Rewards({"benchmark": benchmark})
+    row = made.shape({"ctx": "He", "endings": ["runs", "sits"], "label": "1"})
+    assert row["prompt"] == [{"role": "user", "content": "He\nA. runs\nB. sits"}]
+    assert made.grade([row[ROW]], ["\\boxed{B}"], cut=[False]) == [1.0]
+
+
 @pytest.mark.parametrize("name", ["conversation", "examples", "images", "tools"])
 def test_rewards_refuse_what_training_does_not_put_into_a_prompt(name: str) -> None:
     prompt = {"user": "{question}", name: ["x"]}

@@ -16,7 +16,7 @@ from nemo_gym.rollouts.data import row_files
 from nemo_gym.rollouts.data.examples import Examples
 from nemo_gym.rollouts.data.prepare import data_path, ensure_split
 from nemo_gym.rollouts.data.requests import request_maker
-from nemo_gym.rollouts.run_config.fields import field_mapper
+from nemo_gym.rollouts.run_config.fields import row_mapper
 from nemo_gym.types import Row, Verifier
 from nemo_runs import json_lines
 
@@ -153,7 +153,7 @@ def load_examples(config: RunConfig) -> Examples | None:
     if wanted.split is None:
         return Examples.of(wanted, wanted.rows or [], of_the_tasks=False)
     path = ensure_split(config, wanted.split)
-    mapped = field_mapper(config.benchmark.fields)
+    mapped = _mapper(config)
     most = (wanted.count or 0) + 1 if wanted.draw == "first" else None
     rows = [mapped(row) for row in read_rows(path, limit=most)]
     return Examples.of(wanted, rows, of_the_tasks=path == data_path(config))
@@ -171,7 +171,7 @@ def _checker(
 
     Fields that it meets are taken out of ``unseen``.
     """
-    mapped, plan = field_mapper(config.benchmark.fields), _planner(config)
+    mapped, plan = _mapper(config), _planner(config)
     fill_in = request_maker(config, data_path(config).parent, examples)
     planned.begin()
 
@@ -191,6 +191,12 @@ def _checker(
     return check
 
 
+def _mapper(config: RunConfig) -> Callable[[Row], Row]:
+    """Make the function that gives a row the fields that prompt and verifier use."""
+    choices = config.benchmark.choices
+    return row_mapper(config.benchmark.fields, None if choices is None else choices.model_dump())
+
+
 def _of_data(row: Row) -> Row:
     """What of a row a verifier will find there: what the run replaces is the run's."""
     if row.keys().isdisjoint(_OURS):
@@ -204,7 +210,7 @@ def materialize(config: RunConfig, rows: Iterable[Row]) -> Iterator[bytes]:
     The line number, from 0, is ``task index * repeats + rollout index``; both indices come first in each
     line. ``rows`` are those of `read_rows`, already cut to the run's limit.
     """
-    mapped, plan = field_mapper(config.benchmark.fields), _planner(config)
+    mapped, plan = _mapper(config), _planner(config)
     fill_in = request_maker(config, data_path(config).parent, load_examples(config))
     for task_index, row_of_data in enumerate(rows):
         try:

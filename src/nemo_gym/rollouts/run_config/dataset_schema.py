@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nemo_gym.rollouts.run_config.values import Strict
+from nemo_gym.rollouts.run_config.choices import RightAs
+from nemo_gym.rollouts.run_config.values import Index, Strict
 
 
 class DataSource(Strict):
@@ -50,4 +51,28 @@ class DatasetConfig(Strict):
             raise ValueError("needs jsonl_fpath (a file of rows) or huggingface (a data set)")
         if self.huggingface is not None and self.prepare_script is not None:
             raise ValueError("has both huggingface and prepare_script; its data is made one way")
+        return self
+
+
+class ChoicesConfig(Strict):
+    """Where the data has the choices of a question, and which one is right."""
+
+    texts: str | Annotated[list[str], Field(min_length=2)]
+    """The field that holds them, or a field for each."""
+    right: str
+    """The field that says which one is right, or the one of ``texts`` that is the right choice."""
+    right_as: RightAs | None = None
+    """How ``right`` is read; null: as a label, a number or the text of a choice, where only one is meant."""
+    count_from: Literal[0, 1] = 0
+    """The number of the first choice."""
+    shuffle: Index | None = None
+    """A seed: each row gets its choices in an order of its own, the same for the same seed and choices."""
+
+    @model_validator(mode="after")
+    def _right_one_is_not_always_in_one_place(self) -> Self:
+        if isinstance(self.texts, list) and self.right in self.texts and self.shuffle is None:
+            raise ValueError(
+                f"needs shuffle, a seed: the right choice is the field {self.right}, and would always have "
+                "the same letter"
+            )
         return self

@@ -7,9 +7,22 @@ from typing import Any
 
 from nemo_gym.dotted_paths import at_path
 from nemo_gym.errors import DataError
+from nemo_gym.rollouts.run_config.choices import choice_mapper
 from nemo_gym.types import Row
 
 _ABSENT = object()
+
+
+def row_mapper(fields: Mapping[str, str] | None, choices: Mapping[str, Any] | None) -> Callable[[Row], Row]:
+    """Make the function that gives a row its fields by their new names, and then its choices as options.
+
+    `DataError` with a phrase for a row where that cannot be done.
+    """
+    renamed = field_mapper(fields)
+    if not choices:
+        return renamed
+    lettered = choice_mapper(choices)
+    return lambda row: lettered(renamed(row))
 
 
 def field_mapper(fields: Mapping[str, str] | None) -> Callable[[Row], Row]:

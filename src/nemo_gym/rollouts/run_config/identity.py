@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GENERATION_KEYS: Final = (
     "benchmark.agent",
+    "benchmark.choices",
     "benchmark.command",  # but for how it is stopped, resumed and read
     "benchmark.fields",
     "benchmark.name",

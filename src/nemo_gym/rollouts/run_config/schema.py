@@ -19,7 +19,7 @@ from nemo_gym.harness.options import HarnessOptions
 from nemo_gym.rollouts.policy.apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.run_config import catalog, foreign_names, includes
-from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig, DataSource
+from nemo_gym.rollouts.run_config.dataset_schema import ChoicesConfig, DatasetConfig, DataSource
 from nemo_gym.rollouts.run_config.judge_schema import JudgeModelConfig
 from nemo_gym.rollouts.run_config.prompt_schema import PromptConfig, Split
 from nemo_gym.rollouts.run_config.sampling_schema import SamplingConfig
@@ -43,6 +43,8 @@ class BenchmarkConfig(Strict):
     datasets: dict[Split, DatasetConfig]
     fields: dict[str, str] | None = None
     """Fields by the names that prompt and verifier use, and the columns of the data that they are."""
+    choices: ChoicesConfig | None = None
+    """Where a row has its choices, and which one is right; they become ``options`` with letters."""
     lm_eval: HarnessOptions | None = None
     """The task of lm-evaluation-harness that this benchmark is; its rows are made by lm-eval."""
     command: CommandOptions | None = None
@@ -93,7 +95,14 @@ class BenchmarkConfig(Strict):
             if command_options.TYPE in types:
                 raise ValueError("agent and verifier command belong to a benchmark with command")
             return self
-        if self.prompt or self.fields or self.datasets or self.lm_eval or types != {command_options.TYPE}:
+        if (
+            self.prompt
+            or self.fields
+            or self.choices
+            or self.datasets
+            or self.lm_eval
+            or types != {command_options.TYPE}
+        ):
             raise ValueError(
                 "has a command, which asks and grades itself; leave prompt, fields, datasets, lm_eval, agent "
                 "and verifier out"

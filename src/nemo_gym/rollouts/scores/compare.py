@@ -30,6 +30,7 @@ from nemo_gym.rollouts.scores.summary import load_summary
 from nemo_runs.counts import counted
 
 TASK_KEYS = (
+    "benchmark.choices",
     "benchmark.fields",
     "benchmark.name",
     "benchmark.prompt",
