@@ -126,7 +126,8 @@ def _not_utf8(line: bytes, error: UnicodeDecodeError) -> str:
 def _not_json(text: str, number: int, error: json.JSONDecodeError) -> str:
     if number == 1 and text.rstrip() in ("[", "{", "[{"):
         kind = "array" if text.startswith("[") else "document"
-        return f"this file is not JSON Lines: it is one JSON {kind} over several lines; {_REMEDY}"
+        remedy = _REMEDY if kind == "array" else "take the list of its rows out: jq -c '.NAME[]'"
+        return f"this file is not JSON Lines: it is one JSON {kind} over several lines; {remedy}"
     if number == 1 and text[0] not in "{[\"'" and ("," in text or "\t" in text or ";" in text):
         start = repr(text[:60])
         return (

@@ -94,7 +94,7 @@ class MatchVerifier:
             return self._lacks(row)
         numeric = self.options.mode == "numeric"
         for answer in _alternatives(row[field]):
-            if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+            if (isinstance(answer, bool) and numeric) or not isinstance(answer, str | int | float):
                 return f"'{field}' is neither text nor a number: {shortened(answer)}"
             known = self._within(answer)
             if known is None:
@@ -180,7 +180,12 @@ def _alternatives(expected: Any) -> list[Any]:
 
 
 def _texts(answer: Any) -> list[str]:
-    """How an expected answer is written; 3.0, as tables hold whole numbers beside gaps, is 3 as well."""
+    """How an expected answer is written; 3.0, as tables hold whole numbers beside gaps, is 3 as well.
+
+    Truth values are also yes and no, as BoolQ is asked.
+    """
+    if isinstance(answer, bool):
+        return ["True", "true", "Yes", "yes"] if answer else ["False", "false", "No", "no"]
     if isinstance(answer, float) and answer.is_integer():
         return [str(answer), str(int(answer))]
     return [str(answer)]

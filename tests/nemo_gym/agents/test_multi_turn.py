@@ -134,7 +134,8 @@ def test_what_cannot_be_played_is_refused(prompt: Row, more: Row, sentence: str)
         ({"said": []}, "the field said must hold"),
         ({"said": "1 + 1?"}, "the field said must hold"),
         ({"said": ["1 + 1?", " "]}, "turn 2 of said must be a text that says something"),
-        ({"said": [user("1 + 1?")]}, "turn 1 of said must be a text"),
+        ({"said": [{"role": "system", "content": "Be brief."}]}, "turn 1 of said must be a text"),
+        ({"said": [{"role": "assistant", "content": "2"}]}, "all in it are answers"),
     ],
 )
 def test_rows_without_things_to_say_are_refused(row: Row, phrase: str) -> None:

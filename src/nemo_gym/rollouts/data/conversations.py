@@ -41,14 +41,31 @@ def conversation_of(value: Any, name: str) -> list[Message]:
 
 
 def turns_of(row: Mapping[str, Any], name: str) -> list[str]:
-    """What the user says one after the other: a list of texts in a field. `DataError` with a phrase."""
+    """What the user says one after the other: a list of texts, or of messages, in a field.
+
+    Answers among the messages are left out, since the model gives its own. `DataError` with a phrase.
+    """
     found = row.get(name)
     if not isinstance(found, list) or not found:
         raise DataError(f"the field {name} must hold what the user says, a list of texts")
-    for number, text in enumerate(found, 1):
-        if not isinstance(text, str) or not text.strip():
+    turns = []
+    for number, said in enumerate(found, 1):
+        speaker = speaker_of(said) if isinstance(said, Mapping) else "user"
+        if speaker == "assistant":
+            continue
+        text = said.get("content", said.get("value")) if isinstance(said, Mapping) else said
+        if speaker != "user" or not isinstance(text, str) or not text.strip():
             raise DataError(f"turn {number} of {name} must be a text that says something")
-    return found
+        turns.append(text)
+    if not turns:
+        raise DataError(f"the field {name} must hold what the user says, and all in it are answers")
+    return turns
+
+
+def speaker_of(message: Mapping[str, Any]) -> str | None:
+    """Who says a message, as the chat API names them; the user where it does not say."""
+    said = message.get("role", message.get("from", "user"))
+    return _SPEAKERS.get(str(said).lower())
 
 
 def with_system(messages: list[Message], text: str | None) -> list[Message]:

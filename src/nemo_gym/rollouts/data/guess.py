@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from nemo_gym.dotted_paths import at_path
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.rollouts.data.conversations import speaker_of, turns_of
 from nemo_gym.rollouts.data.dataset import read_rows
+from nemo_gym.rollouts.data.guess_choices import FoundChoices, are_letters_already, find_choices
+from nemo_gym.rollouts.data.guess_special import guess_special, judge_of
+from nemo_gym.rollouts.run_config.choices import LETTERS, texts_of
 from nemo_gym.types import Row
 from nemo_runs import packed
 from nemo_runs.counts import counted
@@ -22,22 +27,29 @@ MOST_ROWS: Final = 10_000
 """Rows that a guess is made from."""
 _QUESTIONS: Final = (
     *("question", "problem", "prompt", "query", "instruction", "input", "task", "text", "user"),
-    *("question_text", "goal", "sentence"),
+    *("question_text", "question_stem", "goal", "sentence", "ctx", "stem", "user_input"),
 )
 _CONVERSATIONS: Final = ("messages", "conversation", "conversations", "prompt", "input", "turns")
-_TURNS: Final = ("turns", "prompt", "messages")
+_TURNS: Final = ("turns", "prompt", "messages", "conversation", "conversations")
 _BEFORE: Final = ("context", "passage", "article", "document")
 _ANSWERS: Final = (
     *("expected_answer", "answer", "gold", "target", "ideal", "label", "ground_truth", "groundtruth"),
     *("correct_answer", "reference", "reference_answer", "solution", "expected", "answerKey", "answer_key"),
     *("answers", "output", "completion", "response", "chosen"),
 )
-_CHOICES: Final = ("choices", "options", "endings")
+_GOLD_KEYS: Final = ("aliases", "text", "value")
+"""Where in an object the right answers are."""
+_ASK_FOR_A_QUESTION: Final = ("judge", "pairwise")
+"""Verifiers whose prompts have a place for the field ``question``."""
+_IMAGE: Final = re.compile(r"(decoded_)?(image|img|picture|photo)s?(_?(path|url|file|\d+))?")
+_NAMES_A_ROW: Final = re.compile(
+    r"(?i)(^|_)(id|idx|ind|index|key|url|hash|source|split|task_id|uuid)$|(?-i:Id)$"
+)
 _CATEGORIES: Final = ("category", "subject", "topic", "domain", "level", "difficulty", "subset", "type")
 _MOST_CATEGORIES: Final = 30
 _NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d,]*(\.\d+)?%?")
-_LETTERS: Final = "ABCDEFGHIJ"
 _HASHES: Final = re.compile(r"#### *\S")
+_YES_OR_NO: Final = r"\b(yes|no|true|false)\b"
 _LETTER_PATTERN: Final = r"(?:^|\b[Aa]nswer(?: is)?:? *)\W*([%s])\b"
 
 
@@ -51,6 +63,8 @@ class Guess:
     """Key below ``benchmark`` → a sentence about what was guessed for it, and why."""
     rows: int = 0
     """How many rows were looked at."""
+    unused: list[str] = field(default_factory=list)
+    """Fields that are neither asked nor graded."""
 
 
 def guess_benchmark(
@@ -66,26 +80,108 @@ def guess_benchmark(
         raise DataError(f"{path}: holds no rows.")
     guess = Guess({"name": name or name_of(path), "datasets": {"benchmark": {"jsonl_fpath": str(path)}}})
     guess.rows = len(rows)
-    present = _in_all(rows)
-    gold = _named(_ANSWERS, present, lambda values: not any(value is None for value in values), rows)
-    choices = _named(_CHOICES, present, lambda values: all(map(_is_list_of_choices, values)), rows)
+    kind = None if verifier is None else str(verifier["type"])
+    data = _Rows(path, rows, _in_all(rows), kind)
+    special = guess_special(rows, data.present, kind) if not asked else None
+    if special is not None and (verifier is None or set(verifier) == {"type"}):
+        guess.benchmark |= special.benchmark
+        guess.said |= special.said
+        data.used.update(special.used)
+        _guess_groups(guess, data)
+        guess.unused = data.unused()
+        return guess
+    _guess_choices(guess, data)
     if not asked:
-        _guess_prompt(guess, path, rows, present, choices, gold)
+        _guess_prompt(guess, data)
     if verifier is None or set(verifier) == {"type"}:
-        _guess_verifier(guess, rows, choices, gold, None if verifier is None else str(verifier["type"]))
+        _guess_verifier(guess, data)
     else:
         guess.benchmark["verifier"] = dict(verifier)
-    if gold is not None and gold != "expected_answer" and "answer_field" not in guess.benchmark["verifier"]:
-        guess.benchmark["fields"] = {**guess.benchmark.get("fields", {}), "expected_answer": gold}
-        guess.said["fields"] = f"the right answers are in the field {gold}"
-    _guess_groups(guess, rows, present)
-    needs_one = guess.benchmark["verifier"]["type"] in ("match", "multiple_choice")
-    if gold is None and needs_one and "answer_field" not in guess.benchmark["verifier"]:
+    _guess_gold(guess, data)
+    _guess_groups(guess, data)
+    if not asked:
+        guess.unused = data.unused()
+    return guess
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows, and what was found in them."""
+
+    path: Path
+    rows: list[Row]
+    present: list[str]
+    """The fields that every row has."""
+    kind: str | None
+    """The verifier that was asked for."""
+    choices: FoundChoices | None = None
+    labelled: bool = False
+    """The question holds the options already, with letters."""
+    gold: str | None = None
+    """The field with the right answers, or the path of it."""
+    talk: bool = False
+    """Rows hold conversations, or turns."""
+    used: set[str] = field(default_factory=set)
+
+    def values(self, path: str) -> list[Any]:
+        """The values of a field in all rows."""
+        return [at_path(row, path, None) for row in self.rows]
+
+    def unused(self) -> list[str]:
+        """Fields that are neither asked nor graded, and do not only name the row."""
+        kept = {name.partition(".")[0] for name in self.used if name not in self.present} | self.used
+        return [name for name in self.present if name not in kept and not _NAMES_A_ROW.search(name)]
+
+
+def _guess_choices(guess: Guess, data: _Rows) -> None:
+    """Where the choices are, and the right answers."""
+    present, rows = data.present, data.rows
+    gold = _named(_ANSWERS, present, lambda values: not any(value is None for value in values), rows)
+    data.gold = None if gold is None else _within(gold, data)
+    if gold is not None and "options" in present and are_letters_already(rows, "options", gold):
+        data.labelled = all(_holds_options(row) for row in rows)
+    if not data.labelled:
+        data.choices = find_choices(rows, present)
+    if data.choices is not None:
+        guess.benchmark["choices"] = data.choices.key
+        guess.said["choices"] = data.choices.said
+        data.used.update(data.choices.fields)
+        data.gold = "expected_answer"
+
+
+def _holds_options(row: Row) -> bool:
+    """Whether all options are in the text of a question."""
+    texts = [text for text in texts_of(row["options"]) or () if text is not None]
+    return any(isinstance(value, str) and all(text in value for text in texts) for value in row.values())
+
+
+def _within(gold: str, data: _Rows) -> str:
+    """Where in the field the right answers are: SQuAD has them in ``answers.text``, TriviaQA in aliases."""
+    values = data.values(gold)
+    for key in _GOLD_KEYS:
+        if all(isinstance(value, dict) and value.get(key) not in (None, "", []) for value in values):
+            return f"{gold}.{key}"
+    return gold
+
+
+def _guess_gold(guess: Guess, data: _Rows) -> None:
+    """Give the right answers the name that verifiers use."""
+    verifier, gold = guess.benchmark["verifier"], data.gold
+    if gold is None and verifier["type"] in ("match", "multiple_choice") and "answer_field" not in verifier:
         raise ConfigError(
-            f"{path}: none of its fields ({_some(present)}) looks like a right answer; name it: "
+            f"{data.path}: none of its fields ({_some(data.present)}) looks like a right answer; name it: "
             "--verifier '{type: match, answer_field: FIELD}'."
         )
-    return guess
+    if gold is None or "answer_field" in verifier:
+        data.used.add(str(verifier.get("answer_field")))
+        return
+    data.used.add(gold)
+    if gold != "expected_answer":
+        mapped = {**guess.benchmark.get("fields", {}), "expected_answer": gold}
+        if verifier["type"] == "python" and gold in data.present:
+            mapped[gold] = gold  # the function may look for it by its own name
+        guess.benchmark["fields"] = mapped
+        guess.said["fields"] = f"the right answers are in the field {gold}"
 
 
 def name_of(path: Path) -> str:
@@ -133,125 +229,132 @@ def _is_conversation(values: list[Any]) -> bool:
 
 
 def _are_turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and _all_text(value)
+    try:
+        return isinstance(value, list) and bool(turns_of({"turns": value}, "turns"))
+    except DataError:
+        return False
 
 
-def _is_list_of_choices(value: Any) -> bool:
-    """A list of choices; or, as ARC has them, an object with the lists ``text`` and ``label``."""
-    if isinstance(value, dict):
-        texts, labels = value.get("text"), value.get("label")
-        return isinstance(texts, list) and isinstance(labels, list) and len(texts) == len(labels) > 0
-    return isinstance(value, list) and 1 <= len(value) <= len(_LETTERS)
-
-
-def _labels(name: str, rows: Sequence[Row]) -> str:
-    """All labels that choices have: what the data says, else letters in order."""
-    if all(isinstance(row[name], dict) for row in rows):
-        return "".join(sorted({str(label) for row in rows for label in row[name]["label"]}))
-    return _LETTERS[: max(len(row[name]) for row in rows)]
-
-
-def _guess_prompt(
-    guess: Guess,
-    path: Path,
-    rows: Sequence[Row],
-    present: Sequence[str],
-    choices: str | None,
-    gold: str | None,
-) -> None:
+def _guess_prompt(guess: Guess, data: _Rows) -> None:
+    rows, present = data.rows, data.present
     if all(isinstance(row.get("responses_create_params"), dict) for row in rows):
         guess.said["prompt"] = "the rows bring their own responses_create_params.input"
+        data.used.add("responses_create_params")
         return
-    talk = _named(_CONVERSATIONS, present, _is_conversation, rows)
-    if talk is not None:
-        guess.benchmark["prompt"] = {"conversation": talk}
-        guess.said["prompt"] = f"the field {talk} holds conversations"
+    if _guess_talk(guess, data):
         return
-    turns = _named(_TURNS, present, lambda values: all(map(_are_turns, values)), rows)
-    if turns is not None:
-        guess.benchmark["prompt"] = {"turns": turns}
-        guess.said["prompt"] = f"{turns} holds what is said one after the other, each once it is answered"
-        return
-    rest = [name for name in present if name != gold]
+    taken = {data.gold, *(data.choices.fields if data.choices else ())}
+    rest = [name for name in present if name not in taken]
     question = _named(_QUESTIONS, rest, _all_text, rows)
     if question is None:
         raise ConfigError(
-            f"{path}: none of its fields ({_some(present)}) looks like a question; say how rows are asked: "
-            "benchmark.prompt.user='{FIELD}'."
+            f"{data.path}: none of its fields ({_some(present)}) looks like a question; say how rows are "
+            "asked: benchmark.prompt.user='{FIELD}'."
         )
-    shown, asked = question, question
-    if not question.isidentifier():
+    shown = [question]
+    asked = question
+    if not question.isidentifier() or (data.kind in _ASK_FOR_A_QUESTION and "question" not in present):
         asked = "question"
         guess.benchmark["fields"] = {"question": question}
-    before = _named(_BEFORE, rest, _all_text, rows)
     more = _named(("input",), rest, lambda values: all(isinstance(v, str | None) for v in values), rows)
-    if question == "instruction" and more is not None:
-        text = "{{ instruction }}{% if input %}\n\n{{ input }}{% endif %}"
-        shown = "instruction and input"
-    elif choices is not None and _are_texts(choices, rows):
-        text = f"{{{{ {asked} }}}}\n\n" + _list_of_choices(
-            choices, rows, letters=_letters(rows, choices, gold)
-        )
-        shown = f"{question} and the {choices}"
+    before = _named(_BEFORE, rest, _all_text, rows)
+    if question == "instruction" and more is not None and data.choices is None:
+        text = f"{{{{ {asked} }}}}{{% if input %}}\n\n{{{{ input }}}}{{% endif %}}"
+        shown.append("input")
+        guess.benchmark["prompt"] = {"syntax": "jinja2", "user": text}
     else:
-        guess.benchmark["prompt"] = {"user": f"{{{asked}}}"}
+        text = f"{{{asked}}}"
         if before is not None and before.isidentifier() and before != question:
-            guess.benchmark["prompt"] = {"user": f"{{{before}}}\n\n{{{asked}}}"}
-            shown = f"{before} and {question}"
-        guess.said["prompt"] = f"{shown} is what is asked"
-        return
-    guess.benchmark["prompt"] = {"syntax": "jinja2", "user": text}
-    guess.said["prompt"] = f"{shown} is what is asked"
+            text = f"{{{before}}}\n\n{text}"
+            shown.insert(0, before)
+        guess.benchmark["prompt"] = {"user": text + _end(data)}
+    data.used.update(shown)
+    words = [*shown, "the choices"] if data.choices else shown
+    guess.said["prompt"] = f"{' and '.join(words)} is what is asked"
+    _guess_images(guess, data)
 
 
-def _list_of_choices(name: str, rows: Sequence[Row], *, letters: bool) -> str:
-    end = f"Answer with the {'letter' if letters else 'number'} of the right option only."
-    if all(isinstance(row[name], dict) for row in rows):
-        mark, each = f"{{{{ {name}.label[loop.index0] }}}}", f"{name}.text"
-    elif letters:
-        mark, each = f"{{{{ '{_LETTERS}'[loop.index0] }}}}", name
+def _end(data: _Rows) -> str:
+    """What follows the question: choices, and in which form the answer is wanted."""
+    if data.choices is not None:
+        form = "Answer with the letter of the right option only."
+        if data.kind == "multiple_choice":
+            form = 'End with "Answer: X", where X is the letter of the right option.'
+        return f"\n\n{{options_text}}\n{form}"
+    if data.kind in (None, "match") and data.gold and _are_truth_values(data.values(data.gold)):
+        return "\n\nAnswer with yes or no."
+    return ""
+
+
+def _guess_talk(guess: Guess, data: _Rows) -> bool:
+    """Conversations and turns."""
+    talk = _named(_CONVERSATIONS, data.present, _is_conversation, data.rows)
+    turns = _named(_TURNS, data.present, lambda values: all(map(_are_turns, values)), data.rows)
+    if talk is not None and (turns != talk or not all(map(_ends_with_an_answer, data.values(talk)))):
+        guess.benchmark["prompt"] = {"conversation": talk}
+        guess.said["prompt"] = f"the field {talk} holds conversations"
+    elif turns is not None:
+        guess.benchmark["prompt"] = {"turns": turns}
+        guess.said["prompt"] = f"{turns} holds what is said one after the other, each once it is answered"
     else:
-        mark, each = "{{ loop.index0 }}", name
-    return f"{{% for choice in {each} %}}{mark}. {{{{ choice }}}}\n{{% endfor %}}{end}"
-
-
-def _are_texts(name: str, rows: Sequence[Row]) -> bool:
-    lists = [row[name]["text"] if isinstance(row[name], dict) else row[name] for row in rows]
-    return all(isinstance(choice, str) for choices in lists for choice in choices)
-
-
-def _letters(rows: Sequence[Row], choices: str | None, gold: str | None) -> bool:
-    """Whether every right answer is the label of a choice."""
-    if gold is None or choices is None:
         return False
-    labels = set(_labels(choices, rows))
-    return all(isinstance(row[gold], str) and row[gold].strip() in labels for row in rows)
+    data.talk = True
+    data.used.add(talk or turns or "")
+    return True
 
 
-def _guess_verifier(
-    guess: Guess, rows: Sequence[Row], choices: str | None, gold: str | None, kind: str | None
-) -> None:
-    """The verifier, or for a ``kind`` that is given its options."""
-    said = guess.said
+def _ends_with_an_answer(value: Any) -> bool:
+    return isinstance(value[-1], dict) and speaker_of(value[-1]) == "assistant"
+
+
+def _guess_images(guess: Guess, data: _Rows) -> None:
+    found = [
+        name
+        for name in data.present
+        if _IMAGE.fullmatch(name.lower())
+        and any(data.values(name))
+        and all(value in (None, "") or isinstance(value, str | dict | list) for value in data.values(name))
+    ]
+    if found:
+        guess.benchmark["prompt"]["images"] = found
+        guess.said["prompt.images"] = f"the images are in {' and '.join(found)}"
+        data.used.update(found)
+
+
+def _guess_verifier(guess: Guess, data: _Rows) -> None:
+    """The verifier, or for a kind that is given its options."""
+    kind, said = data.kind, guess.said
+    if kind == "multiple_choice":
+        guess.benchmark["verifier"] = {"type": kind, "grading_mode": "lenient_answer_colon_md"}
+        return
+    if kind == "judge":
+        guess.benchmark["verifier"] = judge_of(talk=data.talk, gold=data.gold is not None)
+        return
     if kind not in (None, "match"):
         guess.benchmark["verifier"] = {"type": kind}
         return
-    values = [row[gold] for row in rows] if gold is not None else []
+    values = data.values(data.gold) if data.gold is not None and data.choices is None else []
     texts = [str(value).strip() for value in values]
-    labelled = choices == "options" and all(isinstance(o, dict) for row in rows for o in row["options"])
-    if kind is None and labelled and _letters(rows, choices, gold):
+    if data.labelled and kind is None:
         guess.benchmark["verifier"] = {"type": "multiple_choice", "grading_mode": "lenient_answer_colon_md"}
         said["verifier"] = "the rows have options, and the right answers are letters"
-    elif choices is not None and _letters(rows, choices, gold):
-        guess.benchmark["verifier"] = {
-            "type": "match",
-            "mode": "regex",
-            "pattern": _LETTER_PATTERN % re.escape(_labels(choices, rows)),
-        }
-        said["verifier"] = f"the rows have {choices}, and the right answers are letters"
+    elif data.choices is not None:
+        most = max(len(_options(data, row)) for row in data.rows)
+        guess.benchmark["verifier"] = _regex(_LETTER_PATTERN % re.escape(LETTERS[:most]))
+        said["verifier"] = "the letter of the answer counts"
     elif texts and all(_HASHES.search(text) for text in texts):
         guess.benchmark["verifier"] = {"type": "match", "mode": "numeric", "answer_pattern": "#### *(.*)"}
-        said["verifier"] = f"{gold} holds solutions that end in #### and a number"
+        said["verifier"] = f"{data.gold} holds solutions that end in #### and a number"
+    elif texts and all("\\boxed{" in text for text in texts):
+        if kind is not None:
+            raise ConfigError(
+                f"{data.path}: {data.gold} holds solutions with the answer in \\boxed{{}}: --verifier math."
+            )
+        guess.benchmark["verifier"] = {"type": "math"}
+        said["verifier"] = f"{data.gold} holds solutions with the answer in \\boxed{{}}"
+    elif _are_truth_values(values):
+        guess.benchmark["verifier"] = {**_regex(_YES_OR_NO), "ignore_case": True}
+        said["verifier"] = "right answers are yes or no: the last such word of an answer counts"
     elif texts and all(_NUMBER.fullmatch(text) and not isinstance(value, bool)
                        for text, value in zip(texts, values, strict=True)):  # fmt: skip
         guess.benchmark["verifier"] = {"type": "match", "mode": "numeric"}
@@ -261,22 +364,37 @@ def _guess_verifier(
         said["verifier"] = "right answers are text: the whole answer must be that text, capitals aside"
 
 
-def _guess_groups(guess: Guess, rows: Sequence[Row], present: Sequence[str]) -> None:
+def _regex(pattern: str) -> dict[str, Any]:
+    return {"type": "match", "mode": "regex", "pattern": pattern}
+
+
+def _options(data: _Rows, row: Row) -> list[Any]:
+    texts = data.choices.key["texts"] if data.choices else []
+    return (texts_of(row[texts]) or []) if isinstance(texts, str) else texts
+
+
+def _are_truth_values(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, bool) for value in values)
+
+
+def _guess_groups(guess: Guess, data: _Rows) -> None:
     """Fields with few values, each in several rows: scores by them are worth having."""
-    found = []
-    for name in present:
+    found, rows = [], data.rows
+    for name in data.present:
         values = {row[name] if isinstance(row[name], str | int) else None for row in rows}
         few = 2 <= len(values) <= min(_MOST_CATEGORIES, len(rows) // 2)
         if name.lower() in _CATEGORIES and few and None not in values:
             found.append(name)
     if found:
         guess.benchmark["group_by"] = found
+        data.used.update(found)
         guess.said["group_by"] = f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} few values"
 
 
 def sentence(guess: Guess, path: Path) -> str:
     """All guesses in one sentence for people."""
-    listed = "; ".join(guess.said.values())
+    left = [f"not used: {_some(guess.unused)}"] if guess.unused else []
+    listed = "; ".join([*guess.said.values(), *left])
     return f"guessed from {counted(guess.rows, 'row')} of {path.name}: {listed}"
 
 

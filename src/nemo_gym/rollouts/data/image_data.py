@@ -18,6 +18,8 @@ _KINDS: Final = (
     (b"GIF8", "image/gif"),
     (b"BM", "image/bmp"),
 )
+_LEAST_ENCODED: Final = 64
+"""Characters of an encoded image; a shorter text is the name of a file."""
 _ADDRESSES: Final = ("https://", "http://", "data:image/")
 
 
@@ -42,18 +44,38 @@ def image_parts(value: Any, name: str, folder: Path) -> list[dict[str, str]]:
 def file_names(value: Any) -> Iterator[str]:
     """The names of files among the images of a field."""
     for image in value if isinstance(value, list) else [value]:
-        named = image.get("url") if isinstance(image, dict) else image
-        if isinstance(named, str) and named and not named.startswith(_ADDRESSES):
-            yield named
+        text = _text_of(image)
+        if text and not text.startswith(_ADDRESSES) and _encoded(text) is None:
+            yield text
+
+
+def _text_of(image: Any) -> str | None:
+    """What names or holds the image: a text, or one in an object as the chat API and the hub have them."""
+    if isinstance(image, dict):
+        image = next(
+            (image[key] for key in ("url", "bytes", "path") if isinstance(image.get(key), str)), None
+        )
+    return image if isinstance(image, str) else None
+
+
+def _encoded(text: str) -> str | None:
+    """An image that is written as base64 alone, as tables of MMBench have it."""
+    if len(text) < _LEAST_ENCODED:
+        return None
+    try:
+        return data_url(base64.b64decode(text, validate=True))
+    except ValueError:
+        return None
 
 
 def _address(image: Any, name: str, folder: Path) -> str:
-    if isinstance(image, dict) and isinstance(image.get("url"), str):
-        image = image["url"]
-    if not isinstance(image, str) or not image:
+    image = _text_of(image)
+    if not image:
         raise DataError(f"the field {name} must hold an image: an address, a data URL, or a file's name")
     if image.startswith(_ADDRESSES):
         return image
+    if (encoded := _encoded(image)) is not None:
+        return encoded
     path = folder / Path(image).expanduser()
     try:
         size = path.stat().st_size

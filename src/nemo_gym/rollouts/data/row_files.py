@@ -1,4 +1,4 @@
-"""The rows of a file in any format that rows come in, one JSON line each: JSON Lines, CSV or TSV, Parquet.
+"""The rows of a file in any format that rows come in, one JSON line each: JSON, CSV or TSV, Parquet.
 
 All but Parquet may be compressed. The digest of a data set is of these lines, so a packed file and the same
 one unpacked are the same data.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,12 +19,14 @@ import orjson
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.data.image_data import data_url
-from nemo_runs import json_lines, packed
+from nemo_runs import json_lines, packed, strict_json
 from nemo_runs.counts import counted
 
 TABLES: Final = (".csv", ".tsv")
 _SEPARATORS: Final = ",;\t|"
 _PARQUET_ROWS: Final = 256
+_BEGINNING: Final = 4096
+"""Bytes of a file in which an array would begin."""
 _INSTALL: Final = "pip install 'nemo-baton[datasets]'"
 
 
@@ -32,8 +35,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
     `DataError` for what is not there or not whole, with file and line.
     """
-    kind = kind_of(path)
-    reader = {"table": _table_rows, "parquet": _parquet_rows}.get(kind, json_lines.numbered_lines)
+    reader = {"table": _table_rows, "parquet": _parquet_rows, "lines": _json_rows}[kind_of(path)]
     try:
         yield from reader(path)
     except json_lines.NotJsonLinesError as error:
@@ -53,6 +55,38 @@ def kind_of(path: Path) -> str:
         suffixes.pop()
     last = suffixes[-1] if suffixes else ""
     return "table" if last in TABLES else "parquet" if last == ".parquet" else "lines"
+
+
+# JSON
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, bytes]]:
+    """JSON Lines; or one array of objects, which is read as a whole, with the number of each object."""
+    if not _begins_an_array(path):
+        yield from json_lines.numbered_lines(path)
+        return
+    with packed.damage_named(), packed.open_unpacked(path) as stream:
+        content = stream.read()
+    try:
+        rows = strict_json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is not UTF-8; convert it with iconv.") from None
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}: is not JSON: {error.msg} at column {error.colno}.") from None
+    except ValueError as error:
+        raise DataError(f"{path}: {error}.") from None
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise DataError(f"{path}: value {number} of the array is not an object: {row!r:.60}.")
+        yield number, json.dumps(row, ensure_ascii=False).encode()
+
+
+def _begins_an_array(path: Path) -> bool:
+    if path.is_dir():
+        raise IsADirectoryError(path)
+    with packed.damage_named(), packed.open_unpacked(path) as stream:
+        begins = stream.read(_BEGINNING)
+    return begins.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
 
 
 # Tables of text

@@ -12,6 +12,7 @@ import pytest
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data.dataset import check_rows, materialize, read_rows
 from nemo_gym.rollouts.data.guess import Guess, guess_benchmark, name_of, sentence
+from nemo_gym.rollouts.run_config.fields import row_mapper
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_gym.types import Episode, Row, Task
 from nemo_gym.verifiers.registry import load_verifier
@@ -47,9 +48,9 @@ def graded(guess: Guess, answer: str) -> tuple[Any, float | None]:
         ({"question": "1 + 1?", "answer": "1 and 1. #### 2"}, "1 + 1?", "#### 2", "3"),
         (
             {"question": "1 + 1?", "choices": ["1", "2", "3"], "answer": 1},
-            "1 + 1?\n\n0. 1\n1. 2\n2. 3\nAnswer with the number of the right option only.",
+            "1 + 1?\n\nA. 1\nB. 2\nC. 3\nAnswer with the letter of the right option only.",
+            "B",
             "1",
-            "2",
         ),
         (
             {"question": "1 + 1?", "choices": ["1", "2", "3"], "answer": "B"},
@@ -90,6 +91,178 @@ def test_data_of_every_common_shape_is_asked_and_graded(
     assert graded(guess, wrong) == (asked, 0.0)
     assert set(guess.said) >= {"prompt", "verifier"}
     assert guess.benchmark["name"] == "my-questions"
+
+
+def row_of(guess: Guess, row: Row) -> Row:
+    """The row with the fields that prompt and verifier use."""
+    config = RunConfig.model_validate({"benchmark": guess.benchmark})
+    choices = config.benchmark.choices
+    return row_mapper(config.benchmark.fields, None if choices is None else choices.model_dump())(row)
+
+
+LETTERED = "\n\nA. x\nB. y\nAnswer with the letter of the right option only."
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "answers"),
+    [
+        pytest.param(
+            [{"ind": n, "ctx": "He", "ctx_b": "", "endings": ["x", "y"], "label": str(n)} for n in (1, 0)],
+            "He" + LETTERED,
+            ["B", "A"],
+            id="HellaSwag",
+        ),
+        pytest.param(
+            [{"sentence": "It _.", "option1": "x", "option2": "y", "answer": n} for n in ("1", "2")],
+            "It _." + LETTERED,
+            ["A", "B"],
+            id="WinoGrande",
+        ),
+        pytest.param(
+            [{"goal": "Go", "sol1": "x", "sol2": "y", "label": n} for n in (1, 1)],
+            "Go" + LETTERED,
+            ["B", "B"],
+            id="PIQA",
+        ),
+        pytest.param(
+            [{"article": "It is.", "question": "Is it?", "options": ["x", "y"], "answer": "B"}],
+            "It is.\n\nIs it?" + LETTERED,
+            ["B"],
+            id="RACE",
+        ),
+        pytest.param(
+            [{"question": "Is it?", "opa": "x", "opb": "y", "cop": n} for n in (1, 0)],
+            "Is it?" + LETTERED,
+            ["B", "A"],
+            id="MedMCQA",
+        ),
+        pytest.param(
+            [{"question": "Is it?", "choices": {"text": ["x", "y"], "label": [*"12"]}, "answerKey": "2"}],
+            "Is it?" + LETTERED,
+            ["B"],
+            id="ARC by number",
+        ),
+        pytest.param(
+            [{"question": "Is it?", "A": "x", "B": "y", "answer": "B"}],
+            "Is it?" + LETTERED,
+            ["B"],
+            id="a table",
+        ),
+        pytest.param(
+            [{"passage": "It is.", "question": "Is it?", "answer": True}],
+            "It is.\n\nIs it?\n\nAnswer with yes or no.",
+            [True],
+            id="BoolQ",
+        ),
+        pytest.param(
+            [{"question": "Who?", "answer": {"value": "Ann", "aliases": ["Ann", "A."]}}],
+            "Who?",
+            [["Ann", "A."]],
+            id="TriviaQA",
+        ),
+        pytest.param(
+            [{"context": "It is.", "question": "Who?", "answers": {"text": ["Ann"], "start": [0]}}],
+            "It is.\n\nWho?",
+            [["Ann"]],
+            id="SQuAD",
+        ),
+    ],
+)
+def test_right_answers_of_published_data_are_found(
+    tmp_path: Path, rows: list[Row], asked: str, answers: list[Any]
+) -> None:
+    guess = guess_benchmark(written(tmp_path, *rows))
+    assert [row_of(guess, row)["expected_answer"] for row in rows] == answers
+    first = answers[0]
+    answer = "yes" if first is True else first[0] if isinstance(first, list) else first
+    assert graded(guess, answer) == (asked, 1.0)
+    assert graded(guess, "no, C")[1] == 0.0
+
+
+def test_right_and_wrong_choices_in_columns_are_shuffled(tmp_path: Path) -> None:
+    rows = [{"Question": str(n), "Correct Answer": "r", "Incorrect Answer 1": "x", "Incorrect Answer 2": "y"}
+            for n in range(2)]  # fmt: skip
+    guess = guess_benchmark(written(tmp_path, *rows))
+    assert guess.benchmark["choices"] == {"texts": [*rows[0]][1:], "right": "Correct Answer", "shuffle": 0}
+    assert "are wrong ones, shuffled" in guess.said["choices"]
+
+
+def test_choices_with_two_meanings_are_not_guessed(tmp_path: Path) -> None:
+    rows = [{"question": "x", "choices": ["1", "0"], "answer": "1"}]
+    guess = guess_benchmark(written(tmp_path, *rows))
+    assert "choices" not in guess.benchmark
+    assert guess.unused == ["choices"]
+    assert sentence(guess, Path("q.jsonl")).endswith("; not used: choices")
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "verifier"),
+    [
+        (
+            {"prompt": "def f():", "test": "def check(c): assert c()", "entry_point": "f"},
+            None,
+            {"type": "code", "prompt_field": "prompt"},
+        ),
+        (
+            {"text": "Write f.", "code": "f = 1", "test_list": ["assert f"]},
+            "code",
+            {"type": "code", "test_field": "test_list", "entry_point_field": None},
+        ),
+        ({"problem": "x", "solution": "So \\boxed{2}."}, None, {"type": "math"}),
+        (
+            {"question": "x", "choices": ["a", "b"], "answer": 1},
+            "multiple_choice",
+            {"type": "multiple_choice", "grading_mode": "lenient_answer_colon_md"},
+        ),
+        ({"problem": "x", "answer": "y"}, "judge", {"type": "judge"}),
+    ],
+)
+def test_the_verifier_fits_the_rows(
+    tmp_path: Path, row: Row, kind: str | None, verifier: dict[str, Any]
+) -> None:
+    guess = guess_benchmark(written(tmp_path, row), verifier=None if kind is None else {"type": kind})
+    assert guess.benchmark["verifier"] == verifier
+
+
+def test_solutions_with_a_box_are_no_whole_answers(tmp_path: Path) -> None:
+    path = written(tmp_path, {"problem": "x", "solution": "So \\boxed{2}."})
+    with pytest.raises(ConfigError, match=r"holds solutions with the answer in .boxed.}: --verifier math"):
+        guess_benchmark(path, verifier={"type": "match"})
+
+
+@pytest.mark.parametrize(
+    ("row", "places"),
+    [
+        ({"problem": "x", "answer": "y"}, None),
+        ({"prompt": "x"}, ("{question}", "{answer}")),
+        ({"turns": ["a", "b"], "reference": ["c"]}, ("{conversation}", "{expected_answer}")),
+        ({"turns": [{"content": "a"}]}, ("{conversation}", "{answer}")),
+        ({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}, None),
+    ],
+)
+def test_a_judge_is_asked_with_what_the_rows_have(
+    tmp_path: Path, row: Row, places: tuple[str, ...] | None
+) -> None:
+    guess = guess_benchmark(written(tmp_path, row), verifier={"type": "judge"})
+    prompt = guess.benchmark["verifier"].get("prompt", "")
+    assert all(place in prompt for place in places or ())
+    found = row_of(guess, row)
+    assert "{question}" not in prompt or found["question"] == "x"
+    if "conversations" in row:
+        assert guess.benchmark["prompt"] == {"turns": "conversations"}
+
+
+def test_a_function_of_ones_own_finds_right_answers_by_both_names(tmp_path: Path) -> None:
+    row = {"question": "x", "answer": "2 #### 2"}
+    guess = guess_benchmark(written(tmp_path, row), verifier={"type": "python"})
+    assert row_of(guess, row) == {"question": "x", "answer": "2 #### 2", "expected_answer": "2 #### 2"}
+
+
+def test_images_are_part_of_the_question(tmp_path: Path) -> None:
+    row = {"question": "Colour?", "image_1": "https://h/a.png", "image_2": None, "answer": "red"}
+    guess = guess_benchmark(written(tmp_path, row))
+    assert guess.benchmark["prompt"] == {"user": "{question}", "images": ["image_1"]}
+    assert guess.said["prompt.images"] == "the images are in image_1"
 
 
 def test_rows_with_their_own_requests_need_no_prompt(tmp_path: Path) -> None:

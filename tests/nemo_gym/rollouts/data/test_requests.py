@@ -11,6 +11,7 @@ import pytest
 
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.data.image_data import file_names, image_parts
 from nemo_gym.rollouts.policy.apis import request_body
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
@@ -276,6 +277,20 @@ def test_images_of_a_row_come_before_the_text(tmp_path: Path) -> None:
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "text", "text": "What?"},
     ]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        pytest.param(base64.b64encode(PNG * 8).decode(), id="MMBench"),
+        pytest.param({"bytes": base64.b64encode(PNG * 8).decode(), "path": "1.png"}, id="hub, as JSON"),
+        pytest.param("data:image/png;base64," + base64.b64encode(PNG * 8).decode(), id="data URL"),
+    ],
+)
+def test_an_image_within_the_row_is_no_file(image: Any) -> None:
+    url = "data:image/png;base64," + base64.b64encode(PNG * 8).decode()
+    assert image_parts(image, "i", Path("/nowhere")) == [{"type": "input_image", "image_url": url}]
+    assert list(file_names([image, "a.png", {"path": "b.png"}])) == ["a.png", "b.png"]
 
 
 @pytest.mark.parametrize(

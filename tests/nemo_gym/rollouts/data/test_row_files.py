@@ -36,8 +36,23 @@ def written(path: Path, content: bytes | str) -> Path:
         ("a.tsv", TABLE.replace(",answer", "\tanswer").replace("?,4", "?\t4").replace('.",', '."\t')),
         ("a.csv", ",question,answer\n0,12 + 30?,42\n" + TABLE.split("42\n")[1].replace('"Say', '1,"Say')),
         ("a.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS)),
+        ("a.json", json.dumps(ROWS)),
+        ("a.json", "\ufeff\n" + json.dumps(ROWS, indent=2)),
+        ("a.json.gz", gzip.compress(json.dumps(ROWS, indent=2).encode())),
     ],
-    ids=["plain", "bom-and-cr", "gzip", "blank-lines", "semicolons", "tabs", "index-of-pandas", "lines"],
+    ids=[
+        "plain",
+        "bom-and-cr",
+        "gzip",
+        "blank-lines",
+        "semicolons",
+        "tabs",
+        "index-of-pandas",
+        "lines",
+        "array",
+        "indented",
+        "packed-array",
+    ],
 )
 def test_every_table_of_text_gives_the_same_rows(tmp_path: Path, name: str, content: bytes | str) -> None:
     assert list(read_rows(written(tmp_path / name, content))) == ROWS
@@ -64,6 +79,23 @@ def test_a_table_that_is_not_whole_is_named_with_file_and_line(
         list(read_rows(path))
     assert str(caught.value).startswith(str(path))
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('[{"a": 1}, 2]', "a.json: value 2 of the array is not an object: 2."),
+        ('[{"a": 1},\n{"a": }]', "a.json:2: is not JSON: Expecting value at column 7."),
+        ('[{"a": 1, "a": 2}]', "a.json: "),
+        ('[{"a": NaN}]', "a.json: "),
+        (b'[{"a": "\xe4"}]', "a.json: is not UTF-8"),
+        ('{\n"data": [{"a": 1}]}', "take the list of its rows out: jq -c '.NAME[]'"),
+    ],
+)
+def test_an_array_that_is_not_one_of_rows_is_refused(tmp_path: Path, content: bytes | str, said: str) -> None:
+    with pytest.raises(DataError) as raised:
+        list(read_rows(written(tmp_path / "a.json", content)))
+    assert said in str(raised.value)
 
 
 def test_a_row_of_a_table_is_numbered_by_the_line_in_which_it_begins(tmp_path: Path) -> None:
