@@ -13,6 +13,7 @@ import orjson
 
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data import row_files
+from nemo_gym.rollouts.data.conversations import turns_of
 from nemo_gym.rollouts.data.examples import Examples
 from nemo_gym.rollouts.data.prepare import data_path, ensure_split
 from nemo_gym.rollouts.data.requests import request_maker
@@ -193,8 +194,17 @@ def _checker(
 
 def _mapper(config: RunConfig) -> Callable[[Row], Row]:
     """Make the function that gives a row the fields that prompt and verifier use."""
-    choices = config.benchmark.choices
-    return row_mapper(config.benchmark.fields, None if choices is None else choices.model_dump())
+    choices, prompt = config.benchmark.choices, config.benchmark.prompt
+    mapped = row_mapper(config.benchmark.fields, None if choices is None else choices.model_dump())
+    turns = None if prompt is None else prompt.turns
+    if turns is None:
+        return mapped
+
+    def with_turns(row: Row) -> Row:
+        row = mapped(row)
+        return {**row, turns: turns_of(row, turns)}
+
+    return with_turns
 
 
 def _of_data(row: Row) -> Row:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from nemo_gym.dotted_paths import at_path
 from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.rollouts.data import row_files
 from nemo_gym.rollouts.data.conversations import speaker_of, turns_of
 from nemo_gym.rollouts.data.dataset import read_rows
 from nemo_gym.rollouts.data.guess_choices import FoundChoices, are_letters_already, find_choices
@@ -41,6 +42,7 @@ _GOLD_KEYS: Final = ("aliases", "text", "value")
 """Where in an object the right answers are."""
 _ASK_FOR_A_QUESTION: Final = ("judge", "pairwise")
 """Verifiers whose prompts have a place for the field ``question``."""
+_SPEAKER: Final = frozenset(("role", "from"))
 _IMAGE: Final = re.compile(r"(decoded_)?(image|img|picture|photo)s?(_?(path|url|file|\d+))?")
 _NAMES_A_ROW: Final = re.compile(
     r"(?i)(^|_)(id|idx|ind|index|key|url|hash|source|split|task_id|uuid)$|(?-i:Id)$"
@@ -223,7 +225,9 @@ def _all_text(values: list[Any]) -> bool:
 
 def _is_conversation(values: list[Any]) -> bool:
     return all(
-        isinstance(value, list) and value and all(isinstance(message, dict) for message in value)
+        isinstance(value, list)
+        and value
+        and all(isinstance(message, dict) and _SPEAKER & message.keys() for message in value)
         for value in values
     )
 
@@ -248,8 +252,8 @@ def _guess_prompt(guess: Guess, data: _Rows) -> None:
     question = _named(_QUESTIONS, rest, _all_text, rows)
     if question is None:
         raise ConfigError(
-            f"{data.path}: none of its fields ({_some(present)}) looks like a question; say how rows are "
-            "asked: benchmark.prompt.user='{FIELD}'."
+            f"{data.path}: none of its fields ({_some(present)}) looks like a question{_names(data.path)}; "
+            "say how rows are asked: benchmark.prompt.user='{FIELD}'."
         )
     shown = [question]
     asked = question
@@ -396,6 +400,11 @@ def sentence(guess: Guess, path: Path) -> str:
     left = [f"not used: {_some(guess.unused)}"] if guess.unused else []
     listed = "; ".join([*guess.said.values(), *left])
     return f"guessed from {counted(guess.rows, 'row')} of {path.name}: {listed}"
+
+
+def _names(path: Path) -> str:
+    """What a table may lack."""
+    return " (the first row of a table has its names)" if row_files.kind_of(path) == "table" else ""
 
 
 def _some(names: Sequence[str]) -> str:

@@ -69,14 +69,14 @@ def _encoded(text: str) -> str | None:
 
 
 def _address(image: Any, name: str, folder: Path) -> str:
-    image = _text_of(image)
-    if not image:
+    text = _text_of(image)
+    if not text:
         raise DataError(f"the field {name} must hold an image: an address, a data URL, or a file's name")
-    if image.startswith(_ADDRESSES):
-        return image
-    if (encoded := _encoded(image)) is not None:
+    if text.startswith(_ADDRESSES):
+        return text
+    if (encoded := _encoded(text)) is not None:
         return encoded
-    path = folder / Path(image).expanduser()
+    path = folder / Path(text).expanduser()
     try:
         size = path.stat().st_size
         if not path.is_file() or size > MOST_BYTES:

@@ -280,6 +280,26 @@ def test_images_of_a_row_come_before_the_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        ["Hi.", "Why?"],
+        [
+            {"from": "human", "value": "Hi."},
+            {"from": "gpt", "value": "x"},
+            {"from": "human", "value": "Why?"},
+        ],
+        [{"role": "user", "content": "Hi."}, {"role": "user", "content": "Why?"}],
+        [{"content": "Hi."}, {"content": "Why?"}],
+    ],
+    ids=["MT-bench", "ShareGPT", "messages", "Arena-Hard"],
+)
+def test_what_the_user_says_is_planned_as_texts_in_every_shape(tmp_path: Path, said: Any) -> None:
+    (row,) = planned(config(tmp_path, {"turns": "said"}, [{"said": said, "expected_answer": "a"}]))
+    assert row["said"] == ["Hi.", "Why?"]
+    assert row["responses_create_params"]["input"] == [{"role": "user", "content": "Hi."}]
+
+
+@pytest.mark.parametrize(
     "image",
     [
         pytest.param(base64.b64encode(PNG * 8).decode(), id="MMBench"),
