@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +31,13 @@ from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_tree
 from nemo_helix_server.isolation import Boundary, Isolation
-from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.model import StepContext, Token
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.logs.pages import LogPages
 from nemo_helix_server.logs.reader import Logs
 from nemo_helix_server.models.registry import ModelRegistry
+from nemo_helix_server.pages.application import BesideApi, make_pages
+from nemo_helix_server.pages.sessions import FILE, PageSessions
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService
@@ -48,6 +51,7 @@ from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import SecretStore
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers import publishing
+from nemo_pages.security import BelowPath
 from nemo_runs.addresses import is_loopback
 from nemo_runs.clock import Clock
 
@@ -62,6 +66,7 @@ class AssembledService:
     parts: ServiceParts
     controller: loop.Controller
     executor: Executors
+    page_sessions: PageSessions
 
     def end_streams(self) -> None:
         """End what watches, so that nothing waits for it; in the event loop."""
@@ -101,9 +106,11 @@ def compose(
     tokens_required: bool,
     isolation: Isolation | None = None,
     boundary: Boundary | None = None,
+    listening_at: str | None = None,
 ) -> AssembledService:
     """Put a service together; the store is migrated, the data directory is there and is ours alone.
 
+    Steps reach it at ``base_url``, browsers at ``listening_at``, which is the same if not given.
     Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is shown to those who
     make tokens.
     """
@@ -136,8 +143,34 @@ def compose(
 
     parts = _parts(core, controller, broadcaster, boundary, engines, tokens_required=tokens_required)
     loopback_only = is_loopback(settings.host)
-    application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
-    return AssembledService(application, parts, controller, executor)
+    sessions = _page_sessions(core)
+    pages = make_pages(parts, sessions, settings.pages, listening_at or base_url)
+    application = make_application(
+        parts,
+        loopback_only=loopback_only,
+        hosts=[urllib.parse.urlsplit(origin).netloc for origin in settings.pages.origins],
+        beside=functools.partial(BesideApi, pages),
+        start=start,
+        stop=stop,
+    )
+    application = BelowPath(application, settings.pages.root_path)
+    return AssembledService(application, parts, controller, executor, sessions)
+
+
+def _page_sessions(core: _CoreServices) -> PageSessions:
+    def token_of(digest: str) -> Token | None:
+        with core.store.read() as reader:
+            return reader.tokens.by_digest(digest)
+
+    given = core.settings.pages
+    return PageSessions(
+        core.settings.data_dir / FILE,
+        core.authenticator.key,
+        core.clock,
+        token_of,
+        seconds=given.session_seconds,
+        code_seconds=given.code_seconds,
+    )
 
 
 def _broadcaster(core: _CoreServices) -> Broadcaster:

@@ -316,6 +316,28 @@ class AuthSettings(SettingsSection):
     """Whether every request needs a token; unset = unless the service listens on loopback only."""
 
 
+class PagesSettings(SettingsSection):
+    """The pages of the service for browsers."""
+
+    root_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~@%+-]+)*$", max_length=500)] = ""
+    """Path below which a proxy shows the service, as in ``/user/anna/proxy/8080``; the proxy may take it away
+    from what it passes on, or leave it."""
+    origins: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.:\[\]-]+$", max_length=300)], ...] = ()
+    """How browsers reach the service through a proxy, as in ``https://hub.example.org``; unset = by the
+    address that it listens on."""
+    session_seconds: Annotated[int, Field(ge=60, le=365 * _DAY)] = 12 * 3600
+    """How long a browser stays signed in."""
+    code_seconds: Annotated[int, Field(ge=10, le=_DAY)] = 300
+    """How long an address that `nemo services open` printed can be opened."""
+
+    @field_validator("root_path")
+    @classmethod
+    def _leads_down(cls, value: str) -> str:
+        if {".", ".."} & set(value.split("/")) or "%2f" in value.lower():
+            raise ValueError("must not hold the parts . and .., nor %2F")
+        return value
+
+
 class _FixedSettings(SettingsSection):
     """The settings of `nemo services run` that do not depend on which backends there are."""
 
@@ -338,6 +360,7 @@ class _FixedSettings(SettingsSection):
     files: FilesSettings = FilesSettings()
     customization: CustomizationSettings = CustomizationSettings()
     auth: AuthSettings = AuthSettings()
+    pages: PagesSettings = PagesSettings()
 
     def store_url(self) -> str:
         """The database's address."""

@@ -23,12 +23,15 @@ CONTENT_SECURITY_POLICY = "; ".join(
 HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-"""Headers of every answer; `frame-ancestors` and the like keep other sites from embedding a page."""
+"""Headers of every answer; `frame-ancestors` and the like keep other sites from embedding a page.
+
+With ``no-referrer`` browsers would send forms with the origin ``null``, which is refused.
+"""
 
 
 class SecurityHeaders:

@@ -31,7 +31,7 @@ def test_every_answer_forbids_scripts_frames_and_forms_of_others():
         "form-action": "'self'",
         "frame-ancestors": "'none'",
     }
-    assert (found["x-content-type-options"], found["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert (found["x-content-type-options"], found["referrer-policy"]) == ("nosniff", "same-origin")
     assert found["cache-control"] == "no-store"
 
 

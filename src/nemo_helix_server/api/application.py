@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -49,10 +49,16 @@ def make_application(
     parts: ServiceParts,
     *,
     loopback_only: bool,
+    hosts: Collection[str] = (),
+    beside: Callable[[ASGIApp], ASGIApp] = lambda api: api,
     start: Callable[[], None] = lambda: None,
     stop: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
-    """The application; ``start`` and ``stop`` frame its life (the controller's, outside of tests)."""
+    """The application; ``start`` and ``stop`` frame its life (the controller's, outside of tests).
+
+    ``beside`` puts other applications beside the API, behind the checks of each request; ``hosts`` are those
+    of proxies, see `request_validation`.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -79,7 +85,7 @@ def make_application(
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
-    return AccessLog(RequestValidation(app, loopback_only=loopback_only))
+    return AccessLog(RequestValidation(beside(app), loopback_only=loopback_only, hosts=hosts))
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -62,9 +62,9 @@ async def read_json(headers: Headers, receive: Receive) -> tuple[bytes, Any]:
     return body, check_json(body) if len(body) <= _SMALL else await run_in_threadpool(check_json, body)
 
 
-async def read(headers: Headers, receive: Receive) -> bytes:
+async def read(headers: Headers, receive: Receive, most: int = LARGEST_BODY) -> bytes:
     """The whole body; raises `TooLargeError` before it is in memory, and `TooSlowError`."""
-    check_length(headers)
+    check_length(headers, most)
     body, left = bytearray(), WHOLE_WITHIN
     while True:
         message, took = await _next(receive, min(left, PART_TIMEOUT))
@@ -77,8 +77,8 @@ async def read(headers: Headers, receive: Receive) -> bytes:
         if message["type"] == "http.disconnect":
             raise MalformedRequestError("the client went away before its request was whole")
         body += message.get("body", b"")
-        if len(body) > LARGEST_BODY:
-            raise TooLargeError(f"the body is larger than {LARGEST_BODY} bytes")
+        if len(body) > most:
+            raise TooLargeError(f"the body is larger than {most} bytes")
         if not message.get("more_body", False):
             return bytes(body)
 
@@ -94,13 +94,13 @@ async def _next(receive: Receive, seconds: float) -> tuple[Message | None, float
         return None, clock() - asked
 
 
-def check_length(headers: Headers) -> None:
-    """Refuse an announced length that is not a number, or larger than anything the service takes."""
+def check_length(headers: Headers, most: int = LARGEST_BODY) -> None:
+    """Refuse an announced length that is not a number, or larger than ``most``."""
     declared = headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit():
         raise MalformedRequestError("the header Content-Length is not a number")
-    if len(declared) > 15 or int(declared) > LARGEST_BODY:
-        raise TooLargeError(f"the body has {declared[:20]} bytes; at most {LARGEST_BODY} are taken")
+    if len(declared) > 15 or int(declared) > most:
+        raise TooLargeError(f"the body has {declared[:20]} bytes; at most {most} are taken")
 
 
 def paced(receive: Receive) -> Receive:

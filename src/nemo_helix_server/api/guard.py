@@ -57,15 +57,6 @@ class GuardedRoute(APIRoute):
         """See `APIRoute`."""
         handle, needed, streams = super().get_route_handler(), self.access, self.streams
 
-        async def answered(request: Request) -> Response:
-            try:
-                return await guarded(request)
-            except _ESCAPES as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                    raise  # the request itself is given up
-                raise EscapedError(f"{request.url.path}: {type(error).__name__}: {error}") from error
-
         async def guarded(request: Request) -> Response:
             await access.identify(request, needed)
             await _checked(needed, needed.admit, request)
@@ -77,7 +68,24 @@ class GuardedRoute(APIRoute):
             await _checked(needed, needed.admit_body, request, value)
             return await handle(Request(request.scope, bodies.replayed(body, request.receive)))
 
-        return answered
+        return contained(guarded)
+
+
+def contained(
+    handle: Callable[[Request], Coroutine[Any, Any, Response]],
+) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """The same, with `EscapedError` for what would end the service's loop."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handle(request)
+        except _ESCAPES as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise  # the request itself is given up
+            raise EscapedError(f"{request.url.path}: {type(error).__name__}: {error}") from error
+
+    return answered
 
 
 def make_router(prefix: str = "", tags: list[str] | None = None) -> APIRouter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,6 +21,7 @@ from nemo_helix_server.executors.calls import BrokenExecutorError
 from nemo_runs.errors import DiskFullError as RunsDiskFullError
 
 _LOG = logging.getLogger(__name__)
+Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]
 _RETRY_AFTER = "2"
 _RETRY_EXECUTOR_AFTER = "10"
 """Seconds, as a header: what an executor asks may be on the other side of a network."""
@@ -71,14 +72,27 @@ def _documented(status: int) -> dict[str, Any]:
 
 def install(app: FastAPI) -> None:
     """Make every error of the routes an answer."""
-    app.add_exception_handler(ServerError, _server_error)
-    app.add_exception_handler(ExecutorError, _executor)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(sqlalchemy.exc.OperationalError, _database_away)
-    app.add_exception_handler(OSError, _system)
-    app.add_exception_handler(RunsDiskFullError, _no_space)
-    app.add_exception_handler(Exception, _unexpected)
+    for kind, handler in _handlers().items():
+        app.add_exception_handler(kind, handler)
+
+
+async def respond(request: Request, error: Exception) -> JSONResponse:
+    """The answer to an error, by the handler of the nearest of its classes."""
+    handlers = _handlers()
+    return await next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)(request, error)
+
+
+def _handlers() -> dict[type[Exception], Handler]:
+    return {
+        ServerError: _server_error,
+        ExecutorError: _executor,
+        RequestValidationError: _invalid,
+        HTTPException: _http,
+        sqlalchemy.exc.OperationalError: _database_away,
+        OSError: _system,
+        RunsDiskFullError: _no_space,
+        Exception: _unexpected,
+    }
 
 
 def _respond(

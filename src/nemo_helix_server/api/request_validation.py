@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Collection
 
 import orjson
 from starlette.datastructures import Headers
@@ -36,9 +37,10 @@ class MisdirectedError(ServerError):
 class RequestValidation:
     """The ASGI layer that lets only well-formed requests through."""
 
-    def __init__(self, app: ASGIApp, *, loopback_only: bool) -> None:
+    def __init__(self, app: ASGIApp, *, loopback_only: bool, hosts: Collection[str] = ()) -> None:
         self._app = app
         self._loopback_only = loopback_only
+        self._hosts = frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See the ASGI specification."""
@@ -48,7 +50,7 @@ class RequestValidation:
         try:
             headers = Headers(scope=scope)
             check_target(scope)
-            check_origin(scope["method"], headers, loopback_only=self._loopback_only)
+            check_origin(scope["method"], headers, loopback_only=self._loopback_only, hosts=self._hosts)
             check_framing(headers)
         except ServerError as error:
             await answer(send, error)
@@ -80,17 +82,21 @@ def check_target(scope: Scope) -> None:
             raise MalformedRequestError(f"the {what} holds a NUL character")
 
 
-def check_origin(method: str, headers: Headers, *, loopback_only: bool) -> None:
-    """Refuse what a browser sends on behalf of another site, and on loopback every foreign host name."""
+def check_origin(method: str, headers: Headers, *, loopback_only: bool, hosts: Collection[str] = ()) -> None:
+    """Refuse what a browser sends on behalf of another site, and on loopback every foreign host name.
+
+    ``hosts`` are those of proxies that show the service: names, with a port where a browser's address has it.
+    """
     host = headers.get("host", "")
-    if loopback_only and not is_loopback(host_name(host)):
+    if loopback_only and host not in hosts and not is_loopback(host_name(host)):
         raise MisdirectedError(
             f"this service answers as localhost only, not as {host[:100]!r}; --host makes it use other names"
         )
     if method in _SAFE:
         return
     origin = headers.get("origin")
-    foreign = origin is not None and urllib.parse.urlsplit(_printable(origin)).netloc != host
+    ours = {host, *hosts}
+    foreign = origin is not None and urllib.parse.urlsplit(_printable(origin)).netloc not in ours
     if foreign or headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
         raise ForbiddenError(
             "a browser sent this on behalf of another site; changes are taken from clients only"

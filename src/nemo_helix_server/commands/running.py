@@ -25,6 +25,8 @@ from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
+from nemo_helix_server.pages import entering
+from nemo_helix_server.pages.sessions import PageSessions
 from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import filesystem_kind
@@ -32,6 +34,7 @@ from nemo_helix_server.store.store import JobStore
 from nemo_runs.addresses import is_loopback
 from nemo_runs.clock import SystemClock, wire
 from nemo_runs.counts import counted
+from nemo_runs.durations import duration_in_words
 
 _GRACE_SECONDS = 1
 """How long requests that are under way may take when the service stops."""
@@ -113,7 +116,7 @@ def _serve(
     as_json: bool,
 ) -> int:
     base_url = listening.url_of(listener, given.host)
-    service = compose(base_url=given.public_url or base_url)
+    service = compose(base_url=given.public_url or base_url, listening_at=base_url)
     holder.write(given.data_dir, base_url, wire(clock.now()))
     server = _Server(
         uvicorn.Config(
@@ -128,7 +131,7 @@ def _serve(
             backlog=2048,
             ws="none",
         ),
-        ready=lambda: _announce(base_url, given.data_dir, as_json=as_json),
+        ready=lambda: _announce(base_url, given, service.page_sessions, as_json=as_json),
         stopping=service.end_streams,
     )
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -179,8 +182,17 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _announce(base_url: str, data_dir: Path, *, as_json: bool) -> None:
+def _announce(base_url: str, given: Settings, sessions: PageSessions, *, as_json: bool) -> None:
+    data_dir = given.data_dir
     print(f"nemo services: {base_url}, data in {data_dir}", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():  # the address signs in whoever has it: never into a file or a journal
+        address = entering.address(base_url, given.pages, sessions.code(entering.owner()))
+        print(
+            f"pages: {address} (once, within {duration_in_words(sessions.code_seconds)}; "
+            "`nemo services open` makes another)",
+            file=sys.stderr,
+            flush=True,
+        )
     if as_json:  # last: when a program reads it, everything else was said
         print(json.dumps({"url": base_url, "data_dir": str(data_dir), "pid": os.getpid()}), flush=True)
 

@@ -41,8 +41,8 @@ def running(folder: Path) -> ServiceHolder:
     return found
 
 
-def ask(folder: Path, method: str, path: str) -> Any:
-    """What the service answers to its owner; raises `AnswerError`."""
+def ask(folder: Path, method: str, path: str, body: Any = None) -> Any:
+    """What the service answers to its owner; raises `AnswerError`. ``body`` is sent as JSON, if given."""
     found = running(folder)
     expires_at = SystemClock().now() + _TOKEN_SECONDS * SECOND
     token = step_tokens.sign(step_tokens.load_key(folder), Claims.maintenance(expires_at))
@@ -51,6 +51,7 @@ def ask(folder: Path, method: str, path: str) -> Any:
             method,
             found.base_url + path,
             headers={"authorization": f"Bearer {token}"},
+            json=body,
             timeout=_TIMEOUT,
             trust_env=False,
         )

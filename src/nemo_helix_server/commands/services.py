@@ -57,21 +57,58 @@ def services() -> None:
     metavar="FILE",
     help="Settings as YAML; every one can also be given as a variable that begins with NHX_.",
 )
+@click.option(
+    "--root-path",
+    metavar="PATH",
+    help="Path below which a proxy shows the service, such as /user/anna/proxy/8080.",
+)
 @_as_json
 @_plainly
 def run(
-    host: str | None, port: int | None, data_dir: Path | None, settings_file: Path | None, as_json: bool
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    settings_file: Path | None,
+    root_path: str | None,
+    as_json: bool,
 ) -> int:
     """Run the Jobs service until it is asked to stop (Ctrl-C, SIGTERM).
 
+    In a terminal it prints an address that opens its pages in a browser, once; `nemo services open` makes
+    another.
     Jobs run on when it stops, or is killed, and are taken over again when it starts. What listens on anything
     but loopback needs an access token first: `nemo services token create`.
     """
     from nemo_helix_server.commands import running
 
     given = {"host": host, "port": port, "data_dir": data_dir}
-    overrides = {name: value for name, value in given.items() if value is not None}
+    overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if root_path is not None:
+        overrides["pages"] = {"root_path": root_path.rstrip("/")}
     return running.run(settings_file, overrides, as_json=as_json)
+
+
+@services.command("open", short_help="An address that opens the pages in a browser, once.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.ADMIN.value,
+    show_default=True,
+    help="What the browser may do; each includes those before.",
+)
+@click.option("--workspace", metavar="NAME", help="The only workspace it is for.")
+@_data_dir
+@_as_json
+@_plainly
+def open_pages(role: str, workspace: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """Print an address that opens the pages of the service of a data directory.
+
+    It works once and for a few minutes, and signs in the browser that opens it: pass it on like a password.
+    """
+    from nemo_helix_server.commands import opening, service_probe
+
+    made = opening.open_pages(service_probe.data_dir(data_dir), role, workspace)
+    click.echo(json.dumps(made) if as_json else made["address"])
 
 
 @services.command(short_help="Whether the service runs, where, and how it is.")

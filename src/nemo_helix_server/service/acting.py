@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nemo_helix_plugin.jobs.types import JobControl, UpdateHelixJobRequest
+from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
-from nemo_helix_server.jobs import identifiers, retention, rules, stamps, states
+from nemo_helix_server.jobs import consequences, identifiers, retention, rules, stamps, states
+from nemo_helix_server.jobs.consequences import JobStanding
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
-from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction
+from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
@@ -31,6 +33,20 @@ _WHY = {
     JobAction.RESUME: "asked to resume",
     JobAction.CANCEL: "asked to cancel",
 }
+
+OFFERED = tuple(action for action in JobAction if action is not JobAction.UPDATE)
+"""Actions without anything that has to be written down first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionOffer:
+    """An action, what it would do and what would be lost, or why it is not possible now."""
+
+    action: JobAction
+    does: str
+    loses: str
+    refusal: str | None
+    """Why not; `None`: it can be asked for."""
 
 
 class Acting(Lookups):
@@ -112,6 +128,66 @@ class Acting(Lookups):
             if event is not None:
                 writer.statuses.move_job(job.id, event, who=caller.name, why="asked to delete")
         self.wake()
+
+    def offers(self, workspace: str, name: str) -> list[ActionOffer]:
+        """What can be asked of a job now, by the table of statuses, each with what it would do."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            step = reader.steps.current(job.attempt_id)
+            facts = self._facts(job, step)
+            standing = self._standing(reader, job, step)
+        found = []
+        for action in OFFERED:
+            answer = rules.allowed(action, facts)
+            refusal = answer.sentence if isinstance(answer, ActionRefused) else None
+            if isinstance(answer, NoChange):
+                refusal = f"job {job.name} is {job.status.value}, so this would change nothing"
+            said = consequences.of(action, standing)
+            found.append(ActionOffer(action=action, does=said.does, loses=said.loses, refusal=refusal))
+        return found
+
+    def rerun_refusals(self, workspace: str, name: str) -> dict[str, str | None]:
+        """Why a rerun from each of a job's checkpoints is not possible now; `None`: it is."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            step = reader.steps.current(job.attempt_id)
+            found = reader.checkpoints.of_job(job.id)
+            return {one.id: self._rerun_refusal(reader, job, step, one) for one in found}
+
+    def _rerun_refusal(
+        self, reader: StoreReader, job: Job, step: Step, checkpoint: CheckpointRow
+    ) -> str | None:
+        try:
+            self._event(JobAction.RERUN, job, step, pinned=checkpoint.pinned_at is not None)
+            _usable_checkpoint(reader, job, checkpoint.id)
+        except StateConflictError as error:
+            return error.detail
+        return None
+
+    def _standing(self, reader: StoreReader, job: Job, step: Step) -> JobStanding:
+        checkpoints = reader.checkpoints.of_job(job.id)
+        usable = [one.step for one in checkpoints if one.problem is None and one.present]
+        trained_to = job.status_details.get("step")
+        rerun = (job.error_details or {}).get("rerun")
+        window = retention.window_seconds(
+            HelixJobStatus.PAUSED,
+            pause_ttl_seconds=job.pause_ttl_seconds,
+            failed_ttl_seconds=None,
+            limits=self.limits,
+        )
+        return JobStanding(
+            step=step.name,
+            step_status=step.status,
+            trained_to=trained_to if isinstance(trained_to, int) else None,
+            kept_step=max(usable, default=None),
+            checkpoints=sum(one.present for one in checkpoints),
+            pinned=sum(one.pinned_at is not None for one in checkpoints),
+            storage_bytes=job.storage_bytes,
+            pause_deadline_seconds=step.pause_deadline_seconds,
+            pause_window_seconds=window or 0,
+            maximum_window_seconds=self.limits.maximum_pause_ttl_seconds,
+            rerun=" ".join(rerun.split()) if isinstance(rerun, str) and rerun.strip() else "runs it again",
+        )
 
     def pause_all(
         self,
@@ -217,7 +293,13 @@ class Acting(Lookups):
         """What an action is; None where it changes no status. Raises `StateConflictError` where it is
         refused.
         """
-        facts = ActionFacts(
+        answer = rules.allowed(action, self._facts(job, step, pinned=pinned))
+        if isinstance(answer, ActionRefused):
+            raise StateConflictError(answer.sentence)
+        return answer.event if isinstance(answer, ActionAllowed) else None
+
+    def _facts(self, job: Job, step: Step, *, pinned: bool = False) -> ActionFacts:
+        return ActionFacts(
             job=job.name,
             workspace=job.workspace,
             status=job.status,
@@ -237,10 +319,6 @@ class Acting(Lookups):
             rerun_can_help=(job.error_details or {}).get("rerun", "") is not None,
             pinned=pinned,
         )
-        answer = rules.allowed(action, facts)
-        if isinstance(answer, ActionRefused):
-            raise StateConflictError(answer.sentence)
-        return answer.event if isinstance(answer, ActionAllowed) else None
 
 
 def _usable_checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import UnknownNameError
@@ -14,10 +15,19 @@ from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import CURRENT, Lookups
 from nemo_helix_server.service.responses import Document
 from nemo_helix_server.store.job_reader import EVERYWHERE
-from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
+from nemo_helix_server.store.queries import JobQuery, JobStretch, ListPlace, StepQuery, TransitionQuery
 from nemo_helix_server.store.reader import StoreReader
 
 _MOST_TRANSITIONS = 100_000
+
+
+class JobsStretch(NamedTuple):
+    """A stretch of a list, part for part."""
+
+    jobs: list[Document]
+    places: list[ListPlace]
+    """Where the list goes on behind each."""
+    curves: list[list[float]]
 
 
 class Showing(Lookups):
@@ -46,6 +56,26 @@ class Showing(Lookups):
         data = [responses.job(job, self.limits, self.clock) for job in found.items]
         envelope = page_of(data, number=page, size=page_size, total=found.total)
         return {**envelope, "sort": sort, "filter": echo}
+
+    def stretch(self, query: JobStretch, curves: Sequence[str] = (), points: int = 0) -> JobsStretch:
+        """Jobs from a place in their order on, with the newest points of one of these series each."""
+        with self.store.read() as reader:
+            self.check_workspace(reader, query.workspace or EVERYWHERE)
+            found = reader.jobs.stretch(query)
+            latest = reader.series.latest([job.id for job in found], curves, points) if curves else {}
+        return JobsStretch(
+            jobs=[responses.job(job, self.limits, self.clock) for job in found],
+            places=[
+                ListPlace(job.updated_at if query.by_change else job.created_at, job.id) for job in found
+            ],
+            curves=[latest.get(job.id, []) for job in found],
+        )
+
+    def counts(self, workspace: str) -> dict[HelixJobStatus, int]:
+        """How many jobs are in each status that occurs; `-` for all workspaces."""
+        with self.store.read() as reader:
+            self.check_workspace(reader, workspace)
+            return reader.jobs.counts(_one(workspace))
 
     def status(self, workspace: str, name: str) -> Document:
         """The tree of the current attempt: job, steps, tasks."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    bindparam,
+    func,
+    literal,
+    literal_column,
+    select,
+    tuple_,
+)
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import Job, RowPage
 from nemo_helix_server.store import filter_sql, rows, schema
-from nemo_helix_server.store.queries import JobQuery
+from nemo_helix_server.store.queries import JobQuery, JobStretch
 from nemo_helix_server.store.session import StorePart
 
 EVERYWHERE = "-"
@@ -95,6 +104,24 @@ class JobReader(StorePart):
         wanted = _ordered(rows.JOB.where(*conditions), query.sort)
         page = wanted.limit(query.page_size).offset((query.page - 1) * query.page_size)
         return RowPage(tuple(rows.job(row) for row in self.connection.execute(page)), total)
+
+    def stretch(self, query: JobStretch) -> list[Job]:
+        """Jobs from a place in their order on, always the newest first."""
+        order = _jobs.updated_at if query.by_change else _jobs.created_at
+        conditions = filter_sql.conditions(query.where, self.connection.dialect.name)
+        if query.workspace is not None:
+            conditions.append(_jobs.workspace == query.workspace)
+        if query.behind is not None:
+            here, there = tuple_(order, _jobs.id), tuple_(*map(literal, query.behind))
+            conditions.append(here > there if query.backwards else here < there)
+        # ids first: sorting them moves no documents
+        ids = select(_jobs.id).where(*conditions)
+        columns = (order, _jobs.id)
+        ids = ids.order_by(*(columns if query.backwards else (column.desc() for column in columns)))
+        chosen = [row[0] for row in self.connection.execute(ids.limit(query.limit))]
+        if not chosen:
+            return []
+        return self._jobs(rows.JOB.where(_jobs.id.in_(chosen)).order_by(order.desc(), _jobs.id.desc()))
 
     def _all_are_indexed(self) -> bool:
         missing = _jobs.spec_indexed != literal_column(str(schema.INDEXED))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, select
@@ -35,6 +35,22 @@ class SeriesReader(StorePart):
             else:
                 series[name] = [point]
         return series
+
+    def latest(self, job_ids: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[float]]:
+        """The newest values of the first of these series that each job has, oldest first."""
+        found: dict[str, list[float]] = {}
+        for job_id in job_ids:
+            for name in names:
+                here = (_points.job_id == job_id, _points.name == name)
+                steps = select(_points.step_name).where(*here).limit(1)
+                step_name = self.connection.execute(steps).scalar()
+                if step_name is None:
+                    continue
+                query = select(_points.value).where(*here, _points.step_name == step_name)
+                newest = self.connection.execute(query.order_by(_points.step.desc()).limit(most))
+                found[job_id] = [value for (value,) in newest][::-1]
+                break
+        return found
 
     def tail(self, job_id: str, name: str) -> int:
         """How many bytes of a file of the job have been read; 0 at first."""

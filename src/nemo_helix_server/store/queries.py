@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.filtering import parse
@@ -17,6 +18,27 @@ class JobQuery:
     sort: str = "-created_at"
     page: int = 1
     page_size: int = 10
+
+
+class ListPlace(NamedTuple):
+    """A place in the order of a list: behind the job with this moment (microseconds) and id."""
+
+    at: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStretch:
+    """Jobs from a place in their order on, the newest first; what comes before them costs nothing."""
+
+    workspace: str | None
+    where: parse.Tree = parse.EVERYTHING
+    by_change: bool = False
+    """In the order of their last change, not of their creation."""
+    behind: ListPlace | None = None
+    backwards: bool = False
+    """Those before the place instead, the nearest of them."""
+    limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

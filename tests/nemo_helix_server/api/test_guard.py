@@ -30,7 +30,7 @@ WAIT = 60
 
 def fastapi_of(application):
     while not isinstance(application, fastapi.FastAPI):
-        application = application._app
+        application = getattr(application, "api", None) or application._app
     return application
 
 
