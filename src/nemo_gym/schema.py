@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -177,6 +178,7 @@ def check_model(
     known: KnownKeys | None = None,
     files: Sequence[Path] = (),
     keep_spelling: bool = False,
+    options: Mapping[str, str] | None = None,
 ) -> Model:
     """Build ``model`` from ``config``; `ConfigError` in one line: missing keys first, then ``path (reason)``.
 
@@ -184,7 +186,8 @@ def check_model(
     was read from, later ones first, for the line of a value that is refused. A number under a key that wants
     text becomes the text as it was written, and ``yes`` under one that wants a truth value is one.
     ``keep_spelling``: what is under keys without a schema goes on remembering how it was written; a later
-    check of it needs that. Values are never quoted in the message, except for truth values: one of them may
+    check of it needs that. ``options``: what the person typed in place of these paths; it names them in the
+    message. Values are never quoted in the message, except for truth values: one of them may
     be a secret.
     """
     spelled = config
@@ -194,8 +197,9 @@ def check_model(
         except ValidationError as error:
             wanted = _as_wanted(spelled, error)
             if wanted is None:
-                explained = _explain(error, known or KnownKeys.of(model), config, files)
-                raise ConfigError(f"{where}: {explained}.") from None
+                explained = _explain(error, known or KnownKeys.of(model), config, files, options or {})
+                place = "" if explained.startswith("--") else f"{where}: "
+                raise ConfigError(f"{place}{explained}.") from None
             spelled = wanted
     raise AssertionError("a value that was changed for the schema is still not what it wants")
 
@@ -231,10 +235,14 @@ def _replaced(node: Any, path: Sequence[str], value: object) -> Any:
 
 
 def _explain(
-    error: ValidationError, known: KnownKeys, config: Mapping[str, Any], files: Sequence[Path]
+    error: ValidationError,
+    known: KnownKeys,
+    config: Mapping[str, Any],
+    files: Sequence[Path],
+    options: Mapping[str, str],
 ) -> str:
     missing: list[str] = []
-    unknown: list[str] = []
+    unknown: dict[str, list[str]] = {}
     reasons: dict[str, list[str]] = {}
     below: list[str] = []  # of a union, the arm that was meant says what is wrong inside of it
     for detail in error.errors(include_url=False, include_input=False):
@@ -244,23 +252,25 @@ def _explain(
             missing.append(path)
             below.append(path)
         elif detail["type"] == "extra_forbidden":
-            unknown.append(f"unknown key {path}{known.suggestion(parts, config)}")
+            unknown.setdefault(known.suggestion(parts, config), []).append(path)
             below.append(path)
         else:
             value = _value_at(config, parts)
             if detail["type"] == "string_type" and isinstance(value, bool):
                 reason = _quote_it(parts, value, files)
             else:
-                reason = _reason(detail["type"], detail["msg"])
+                reason = _reason(detail["type"], detail["msg"]) + _meant(detail, value)
             reasons.setdefault(path, []).append(reason)
             below.append(path)
     found = [f"missing {', '.join(dict.fromkeys(missing))}"] if missing else []
     found += [
-        f"{path} ({' or '.join(dict.fromkeys(why))})"
+        f"{options.get(path, path)} ({' or '.join(dict.fromkeys(why))})"
         for path, why in reasons.items()
         if not any(other.startswith(f"{path}.") for other in below)
     ]
-    return "; ".join(found + unknown)
+    for hint, paths in unknown.items():
+        found.append(f"unknown {'keys' if len(paths) > 1 else 'key'} {', '.join(paths)}{hint}")
+    return "; ".join(found)
 
 
 def _quote_it(parts: Sequence[str], value: bool, files: Sequence[Path]) -> str:
@@ -273,11 +283,36 @@ def _quote_it(parts: Sequence[str], value: bool, files: Sequence[Path]) -> str:
     return f'must be text; YAML reads {word} as a truth value{place}; quote it: "{word}"'
 
 
+def _meant(detail: Any, value: Any) -> str:
+    """`did_you_mean` one of the words that are allowed, where only some words are."""
+    if detail["type"] != "literal_error" or not isinstance(value, str):
+        return ""
+    words = re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
+    return did_you_mean(nearest(value, words))
+
+
+_WORDING = (
+    (r", unable to parse string as .*", ""),
+    (r"^Input should be a valid boolean\b", "must be true or false"),
+    (r"^Input should be a valid integer\b", "must be a whole number"),
+    (r"^Input should be a valid number\b", "must be a number"),
+    (r"^Input should be a valid string\b", "must be text"),
+    (r"^Input should be a valid list\b", "must be a list"),
+    (r"^Input should be greater than or equal to (.*)", r"must be \1 or more"),
+    (r"^Input should be less than or equal to (.*)", r"must be \1 or less"),
+    (r"^Input should be\b", "must be"),
+    (r"^(String|List|Dictionary) should\b", r"\1 must"),
+)
+"""What pydantic says, and what is said in its place."""
+
+
 def _reason(kind: str, message: str) -> str:
     if kind in ("value_error", "assertion_error"):
         message = message.partition(", ")[2]
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         message = "must be a mapping of keys to values"
+    for theirs, ours in _WORDING:
+        message = re.sub(theirs, ours, message)
     return message[:1].lower() + message[1:]
 
 

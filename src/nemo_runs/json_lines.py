@@ -15,9 +15,16 @@ from nemo_runs import packed, strict_json
 from nemo_runs.counts import counted
 
 _BOM: Final = b"\xef\xbb\xbf"
+_EXPORT: Final = "such as an Excel workbook; export its sheet as CSV UTF-8, or write its rows as JSON Lines"
 _KINDS: Final = (
     (b"\x04\x22\x4d\x18", "it is compressed with LZ4; unpack it first: lz4 -d"),
     (b"PK\x03\x04", "it is a ZIP archive; unpack it first: unzip"),
+    (b"\xd0\xcf\x11\xe0", f"it is a document of an office program, {_EXPORT}"),
+    (b"%PDF", "it is a PDF document; write its rows as JSON Lines"),
+    (b"SQLite format 3\x00", "it is an SQLite database; write the rows of a table as JSON Lines"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive; unpack it first: 7z x"),
+    (b"Rar!\x1a\x07", "it is a RAR archive; unpack it first: unrar x"),
+    (b"<?xml", "it is an XML document; write its rows as JSON Lines"),
     (b"PAR1", "it is a Parquet table; write its rows as JSON Lines, or name it .parquet in an evaluation"),
     (b"ARROW1", "it is an Arrow table; write its rows as JSON Lines"),
     (b"\xff\xfe\x00\x00", "it is text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
@@ -29,6 +36,12 @@ _KINDS: Final = (
     (b"\x00", "it begins with null bytes: it was not written whole"),
     (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself; run git lfs pull"),
 )
+_OFFICE: Final = (b"[Content_Types].xml", b"_rels/", b"docProps/", b"xl/", b"mimetypeapplication/vnd.oasis")
+"""Names that the first entry of a ZIP archive has where the archive is one document."""
+_ENTRY_NAME: Final = 30
+"""Where the name of the first entry of a ZIP archive begins, in bytes."""
+_TAR: Final = slice(257, 262)
+_PAGES: Final = (b"<!doctype html", b"<html")
 _LONG: Final = b"0" * (strict_json.SHORT + 1)
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
 
@@ -111,9 +124,20 @@ def _inner_keys(values: Iterable[Any]) -> int:
 
 
 def _check_kind(start: bytes) -> None:
-    for mark, problem in _KINDS:
-        if start.startswith(mark):
-            raise NotJsonLinesError(1, f"this file is not JSON Lines: {problem}")
+    problem = _kind(start)
+    if problem:
+        raise NotJsonLinesError(1, f"this file is not JSON Lines: {problem}")
+
+
+def _kind(start: bytes) -> str | None:
+    """What a file is that begins with this line, and what to do with it; ``None`` where it may hold rows."""
+    if start.startswith(b"PK") and start[_ENTRY_NAME:].startswith(_OFFICE):
+        return f"it is a document of an office program, {_EXPORT}"
+    if start[_TAR] == b"ustar":
+        return "it is a tar archive; unpack it first: tar -xf"
+    if start.lstrip().lower().startswith(_PAGES):
+        return "it is a web page; an address that needs a login, or that has a viewer, gives one"
+    return next((problem for mark, problem in _KINDS if start.startswith(mark)), None)
 
 
 def _not_utf8(line: bytes, error: UnicodeDecodeError) -> str:

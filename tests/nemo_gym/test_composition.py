@@ -434,7 +434,7 @@ def test_errors_of_the_schema_are_one_line_missing_first_then_reasons_then_unkno
         "services.b (input tag 'medium' found using 'type' does not match any of the expected tags" in message
     )
     assert "unknown key services.a.sise (did you mean 'services.a.size'?)" in message
-    assert "splits.tets (input should be 'train' or 'test')" in message
+    assert "splits.tets (must be 'train' or 'test')" in message
     assert "\n" not in message
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,10 +46,42 @@ def test_what_differs_only_in_its_framing_is_read(tmp_path: Path, content: bytes
     assert read(written(tmp_path / "a.jsonl", content)) == ROWS
 
 
+def zipped(*names: str, text: str = "<x/>") -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name in names:
+            archive.writestr(name, text)
+    return stream.getvalue()
+
+
+def tarred(name: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         (b"PK\x03\x04rest", "a ZIP archive"),
+        (zipped("q.csv"), "a ZIP archive; unpack it first: unzip"),
+        (
+            zipped("[Content_Types].xml", "xl/workbook.xml"),
+            "such as an Excel workbook; export its sheet as CSV",
+        ),
+        (zipped("docProps/app.xml"), "such as an Excel workbook"),
+        (zipped("_rels/.rels"), "such as an Excel workbook"),
+        (zipped("mimetype", text="application/vnd.oasis.opendocument.spreadsheet"), "office program"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1rest", "such as an Excel workbook"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"SQLite format 3\x00rest", "an SQLite database"),
+        (b"7z\xbc\xaf\x27\x1crest", "a 7z archive; unpack it first: 7z x"),
+        (tarred("q.jsonl"), "a tar archive; unpack it first: tar -xf"),
+        (gzip.compress(tarred("q.jsonl")), "a tar archive"),
+        (b"<!DOCTYPE html>\n<title>Sign in</title>\n", "a web page"),
+        (b'<html lang="en">\n', "a web page"),
+        (b'<?xml version="1.0"?>\n<rows/>\n', "an XML document"),
         (b"PAR1rest", "a Parquet table"),
         (TEXT.encode("utf-16"), "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
         (TEXT.encode("utf-16-le"), "text in UTF-16; convert it: iconv -f UTF-16LE"),

@@ -102,6 +102,7 @@ def load(chosen: Chosen, *, report: Callable[[str], None]) -> RunConfig:
         search_dirs=chosen.search_dirs,
         verifier=parse_verifier(chosen.verifier),
         overrides=[*_of_flags(chosen.flags), *included, *judges, *parse_overrides(chosen.overrides)],
+        options=_typed(chosen.flags),
     )
     return config_of(request, cwd=Path.cwd(), report=report)
 
@@ -125,6 +126,17 @@ def parse_verifier(text: str | None) -> dict[str, Any] | None:
     if not isinstance(found, dict) or not isinstance(found.get("type"), str):
         raise click.UsageError("--verifier: needs a type, as in '{type: match, mode: numeric}'.")
     return found
+
+
+def _typed(flags: Mapping[str, Any]) -> dict[str, str]:
+    """The keys that options have set, and the options as a person types them."""
+    from nemo_gym.rollouts.data.run_request import OPTIONS
+
+    return {
+        key: f"--{name.removesuffix('_path').replace('_', '-')}"
+        for name, key in OPTIONS.items()
+        if flags.get(name) is not None
+    }
 
 
 def _of_flags(flags: Mapping[str, Any]) -> list[Override]:

@@ -158,8 +158,7 @@ def _print_matrix(
     text = matrix_text(matrix, form or "text", head=rows, facts=facts, width=width)
     click.echo(text.rstrip("\n"))
     if form is None:
-        click.echo(
-            "\npercent, with 95% intervals; * best, significantly better than every other one of its column"
-        )
+        best = "; * best, significantly better than every other one of its column"
+        click.echo(f"\npercent, with 95% intervals{best if len(matrix.rows) > 1 else ''}")
     for note in matrix.notes:
         report(note)

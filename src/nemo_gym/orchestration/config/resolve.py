@@ -74,7 +74,9 @@ def resolve(
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     known = known.with_keys(("driver", "run"), RUN_KEYS)
     known = known.with_keys(("driver", "models", "*", "run"), RUN_KEYS)
-    composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
+    loaded = composition.load_yaml(source)
+    _refuse_benchmark(loaded, path)
+    composed = composition.compose(loaded, overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
     anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))
     config = composition.check_model(
@@ -86,6 +88,15 @@ def resolve(
     _resume_chains(config)
     whole = _resolved(config, anchored, source)
     return replace(whole, parts=tuple(_resolved(part, anchored, source) for part in parts))
+
+
+def _refuse_benchmark(loaded: Mapping[str, Any], path: Path) -> None:
+    """The config of a benchmark is a part of a submit file, and no submit file itself."""
+    if not loaded.keys() & SubmitConfig.model_fields.keys() and loaded.keys() & {"benchmark", "config_paths"}:
+        raise ConfigError(
+            f"{path}: this is the config of a benchmark, and a submit file is needed here, which names it in "
+            f"driver.benchmarks.NAME.run.config_paths; `gym eval run -c {path}` runs it without a job."
+        )
 
 
 def _resolved(config: SubmitConfig, given: Mapping[str, Any], source: Path) -> ResolvedConfig:

@@ -18,10 +18,21 @@ def status_text(submissions: Sequence[SubmissionStatus], width: int | None = Non
     rows = [row(status) for status in shown]
     parts = [table(_COLUMNS, rows, width)]
     detailed = shown if len(submissions) == 1 else [status for status in shown if not _is_done(status)]
-    parts += ["\n".join(details(status, whole=len(submissions) > 1)) for status in detailed]
+    parts += _said(detailed, whole=len(submissions) > 1)
     silent = dict.fromkeys(status.silent for status in shown if status.silent)
     parts += [f"no answer: {why}. What is shown was known before." for why in silent]
     return "\n\n".join(parts)
+
+
+def _said(shown: Sequence[BenchmarkStatus], *, whole: bool) -> list[str]:
+    """What there is to say; benchmarks with nothing but the same next command share one line."""
+    parts: dict[str, list[str]] = {}
+    for status in shown:
+        if _needs_no_words(status):
+            parts.setdefault(status.next_command, []).append(_name(status, whole=whole))
+        else:
+            parts["\n".join(details(status, whole=whole))] = []
+    return [f"{', '.join(names)}: {said}" if names else said for said, names in parts.items()]
 
 
 def row(status: BenchmarkStatus) -> list[str]:
@@ -54,11 +65,18 @@ def _is_done(status: BenchmarkStatus) -> bool:
     return status.state == BenchmarkState.SUCCEEDED and not status.reason and not status.notes
 
 
+def _needs_no_words(status: BenchmarkStatus) -> bool:
+    return status.state.speaks_for_itself and not status.reason and not status.notes
+
+
+def _name(status: BenchmarkStatus, *, whole: bool) -> str:
+    return f"{status.benchmark} of {status.gym_job_id}" if whole else status.benchmark
+
+
 def details(status: BenchmarkStatus, *, whole: bool = False) -> Iterable[str]:
     """Reason, notes and the next command, below the benchmark's name; ``whole``: its submission's too."""
-    name = f"{status.benchmark} of {status.gym_job_id}" if whole else status.benchmark
-    ordinary = status.state.speaks_for_itself
-    if ordinary and not status.reason and not status.notes:
+    name = _name(status, whole=whole)
+    if _needs_no_words(status):
         yield f"{name}: {status.next_command}"
         return
     reason = " ".join(status.reason.split())

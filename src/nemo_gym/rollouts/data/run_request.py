@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +44,8 @@ class RunRequest:
     """Its type and options, in place of the benchmark's own."""
     overrides: Sequence[Override] = ()
     """Settings by their keys; later ones win."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """By which option of a command a key was set, for what is wrong with its value."""
     name: str | None = None
     """What a benchmark is called that is guessed from rows; ``None``: after their file."""
 
@@ -75,6 +77,7 @@ def config_of(request: RunRequest, *, cwd: Path, report: Callable[[str], None]) 
         search_dirs=request.search_dirs,
         base=base,
         cwd=cwd,
+        options=request.options,
     ).config
 
 

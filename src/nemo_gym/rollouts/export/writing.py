@@ -49,7 +49,7 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
         raise UsageError("--dataset is for --to model-card alone.")
     if request.python is not None and form not in ("wandb", "mlflow"):
         raise UsageError("--python is for --to wandb and --to mlflow alone.")
-    path = (request.path or Path(f"{Path(outputs[0].run).name}-{form}{_FILES.get(form, '')}")).absolute()
+    path = (request.path or Path(_file_name(Path(outputs[0].run).name, form))).absolute()
     if os.path.lexists(path):
         raise _there_already(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,6 +87,12 @@ def _move(made: Path, path: Path) -> None:
 
 def _there_already(path: Path) -> GymError:
     return GymError(f"{path} is there already; choose another --output.")
+
+
+def _file_name(run: str, form: str) -> str:
+    """What an export is called that was given no name; a table is told by its ending alone."""
+    ending = _FILES.get(form, "")
+    return f"{run}{ending}" if ending == f".{form}" else f"{run}-{form}{ending}"
 
 
 def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest, path: Path) -> Path:

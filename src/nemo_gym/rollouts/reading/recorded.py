@@ -263,8 +263,8 @@ def _reason(row: Row, outcome: Outcome, expected: str | None, extracted: str | N
         return ""
     if extracted is None:
         return "no answer could be understood"
-    against = "" if expected is None else f", expected was {shortened(expected)}"
-    return f"understood was {shortened(extracted)}{against}"
+    against = "" if expected is None else f", expected {shortened(expected)}"
+    return f"understood as {shortened(extracted)}{against}"
 
 
 def shortened(text: str, most: int = 80) -> str:

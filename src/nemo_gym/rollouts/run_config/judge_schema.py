@@ -62,7 +62,7 @@ class JudgeModelConfig(Strict):
     @model_validator(mode="after")
     def _has_an_address(self) -> JudgeModelConfig:
         if (self.base_url is None) == (self.service is None):
-            raise ValueError("needs either a base_url or a service")
+            raise ValueError("needs either a base_url (--judge-url) or a service")
         if self.service is None and self.model is None:
             raise ValueError("needs a model, its name at the server")
         return self

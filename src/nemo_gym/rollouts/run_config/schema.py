@@ -286,6 +286,7 @@ def load_run_config(
     base_folder: Path | None = None,
     user_env: bool = True,
     where: str = "the run configuration",
+    options: Mapping[str, str] | None = None,
 ) -> LoadedConfig:
     """Find, merge and check all settings of a run; later ones win.
 
@@ -293,6 +294,7 @@ def load_run_config(
     over what it includes), ``env.yaml`` (unless ``user_env`` is false), ``base`` itself (the ``run`` block of
     a submission, whose file is in ``base_folder``), then ``overrides``. Relative names of data files are
     looked up beside the file that holds them, then in ``cwd``; those from the command line in ``cwd``.
+    ``options`` says by which option a key was set, for what is wrong with its value.
     `errors.ConfigError` for whatever is wrong.
     """
     tree = includes.IncludeTree(cwd, search_dirs)
@@ -305,6 +307,7 @@ def load_run_config(
         beside=folder,
         where=f"{where}: config_paths",
     )
+    _refuse_submit_file(config, names)
     settings = includes.user_settings(search_dirs, cwd) if user_env else None
     if settings is not None and settings not in tree.files:
         config = merge(config, tree.load(settings))
@@ -316,8 +319,20 @@ def load_run_config(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
             "or include its config."
         )
-    checked = check_model(RunConfig, config, where=where, known=RUN_KEYS, files=tree.files[::-1])
+    checked = check_model(
+        RunConfig, config, where=where, known=RUN_KEYS, files=tree.files[::-1], options=options
+    )
     return LoadedConfig(checked, tree.files)
+
+
+def _refuse_submit_file(config: Mapping[str, Any], names: Sequence[str]) -> None:
+    """A file for `gym eval submit` holds settings of runs too, but one level further down."""
+    if "driver" in config and "compute" in config:
+        which = names[0] if len(names) == 1 else "FILE"
+        raise errors.ConfigError(
+            f"config_paths: {which} is a submit file (it has driver and compute), and the config of a "
+            f"benchmark is needed here; `gym eval submit -c {which}` submits it."
+        )
 
 
 def _absolute(config: Mapping[str, Any], cwd: Path) -> dict[str, Any]:

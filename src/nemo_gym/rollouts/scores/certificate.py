@@ -218,9 +218,15 @@ def _notes(manifest: OutputManifest, count: _Count) -> list[str]:
         ends = ", ".join(f"{end} {number:,}" for end, number in count.sorted_ends().items())
         notes.append(
             f"{counted(count.ends.total(), 'answer')} did not end well ({ends}); "
-            f"{counted(count.not_graded, 'of them was', 'of them were')} not graded: reward 0"
+            f"{_not_graded(count.not_graded)}"
         )
     return notes
+
+
+def _not_graded(number: int) -> str:
+    if not number:
+        return "all of them were graded"
+    return f"{counted(number, 'of them was', 'of them were')} not graded: reward 0"
 
 
 @dataclass(slots=True)

@@ -69,6 +69,25 @@ def test_what_is_said_goes_before_what_is_guessed(typed: Typed) -> None:
         (("--input", "q.csv", "--verifier", "{mode: exact}"), 2, "--verifier: needs a type"),
         (("--input", "q.csv", "--verifier", "matsch"), 1, "did you mean 'match'"),
         ((), 1, "benchmark: none is given"),
+        (
+            ("--input", "q.csv", "--verifier", "match", "--temperature", "-3"),
+            1,
+            "gym: --temperature (must be 0 o",
+        ),
+        (
+            ("--input", "q.csv", "--verifier", "match", "--model-url", "h:8"),
+            1,
+            "gym: --model-url (must look like",
+        ),
+        (
+            ("--input", "q.csv", "--verifier", "match", "--max-output-tokens", "0"),
+            *(1, "gym: --max-output-tokens (must be 1 or more)."),
+        ),
+        (
+            ("--input", "q.csv", "--verifier", "match", "--judge", "m"),
+            1,
+            "judge_models.judge (needs either a bas",
+        ),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(

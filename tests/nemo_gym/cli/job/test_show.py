@@ -32,7 +32,7 @@ def test_a_run_directory_and_a_folder_of_results_are_read_alike(
 ) -> None:
     assert _status(["job", "show", str(run_dir), "--wrong"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("sums task 1, repeat 0: wrong, reward 0: understood was 7, expected was 1 | 0.1 s")
+    assert said.startswith("sums task 1, repeat 0: wrong, reward 0: understood as 7, expected 1 | 0.1 s")
     assert "task 0" not in said
     for path in (run_dir / "sums", JobPaths(run_dir / "sums").artifacts):
         assert _status(["job", "show", str(path), "--task", "1"]) == 0

@@ -53,6 +53,15 @@ def test_a_resolved_config_can_be_submitted_again_and_means_the_same(tmp_path: P
     assert second.to_yaml() == first.to_yaml()
 
 
+def test_the_config_of_a_benchmark_is_no_submit_file_and_that_is_said(tmp_path: Path):
+    (tmp_path / "config.yaml").write_text("benchmark: {name: sums}\nnum_repeats: 2\n")
+    with pytest.raises(ConfigError) as caught:
+        resolve(Path("config.yaml"), cwd=tmp_path)
+    message = str(caught.value)
+    assert message.startswith("config.yaml: this is the config of a benchmark")
+    assert "driver.benchmarks.NAME.run.config_paths; `gym eval run -c config.yaml`" in message
+
+
 def test_any_text_with_dollar_braces_is_escaped_so_that_reading_it_again_takes_it_as_text():
     pieces = ["$", "{", "}", "\\", "a", " ", "\n", "${", ":", "${oc.env:HOME}"]
     chosen = random.Random(5)

@@ -53,12 +53,12 @@ def test_the_smallest_config_passes_with_its_defaults():
         ({"driver/benchmarks/sums/resumable": {"max_retries": 2**63}}, ["max_retries", "2147483647"]),
         ({"compute/here/walltime": f"{10**15}-00"}, ["compute.here.walltime"]),
         ({"compute/here/gpus": -1}, ["compute.here.gpus"]),
-        ({"services/policy/port": "8000"}, ["services.policy.port", "integer"]),
+        ({"services/policy/port": "8000"}, ["services.policy.port", "must be a whole number"]),
         ({"services/policy/port": 70000}, ["services.policy.port"]),
         ({"services/policy/env": {"A-B": "x"}}, ["services.policy.env", "A-B"]),
         ({"services/policy/env": {"A": "host:no way"}}, ["services.policy.env", "no way"]),
         ({"services/policy/env": {"A": True}}, ["services.policy.env.A", 'quote it: "true"']),
-        ({"services/policy/env": {"A": [3]}}, ["services.policy.env.A", "string"]),
+        ({"services/policy/env": {"A": [3]}}, ["services.policy.env.A", "must be text"]),
         ({"driver/env": {"1A": "x"}}, ["driver.env", "1A"]),
         ({"driver/mounts": ["relative:/x"]}, ["driver.mounts", "relative:/x"]),
         ({"driver/mounts": ["/a:/b:ro:x"]}, ["driver.mounts"]),
@@ -225,7 +225,7 @@ def test_a_value_of_the_wrong_type_is_never_repeated_in_the_message(path: str):
     ("value", "said"),
     [
         ({"max_retrys": 1}, "unknown key {}.max_retrys (did you mean '{}.max_retries'?)."),
-        ([1], "{} (input should be a valid boolean or must be a mapping of keys to values)."),
+        ([1], "{} (must be true or false or must be a mapping of keys to values)."),
     ],
 )
 def test_of_two_forms_that_a_value_may_have_the_one_that_was_meant_is_spoken_of(value, said):

@@ -287,6 +287,16 @@ def test_of_several_submissions_each_remark_names_its_own_and_those_that_are_don
     assert "\ngpqa: failed" in status_text(of_submissions([failed]))
 
 
+def test_benchmarks_with_the_same_next_command_alone_share_one_line():
+    done = [ends("COMPLETED", end="ended 0 none\n"), ends("FAILED")]
+    found = of_submissions(done)[0]
+    good, bad = found.benchmarks
+    several = replace(found, benchmarks=[good, replace(good, benchmark="mmlu"), bad])
+    text = status_text([several])
+    assert f"\n\ngpqa, mmlu: gym job results {ID}\n\ngpqa: failed" in text
+    assert text.count("gym job results") == 1
+
+
 # Silence
 
 

@@ -46,7 +46,7 @@ def test_a_log_holds_each_rollout_once(tmp_path: Path) -> None:
         summaries = json.loads(archive.read("summaries.json"))
     assert len([name for name in names if name.startswith("samples/")]) == len(summaries) == 6
     assert first["messages"][-1]["content"][0] == {"type": "reasoning", "reasoning": THOUGHTS}
-    assert first["scores"]["reward"]["explanation"] == "understood was 0, expected was 0"
+    assert first["scores"]["reward"]["explanation"] == "understood as 0, expected 0"
 
 
 TURNS = [

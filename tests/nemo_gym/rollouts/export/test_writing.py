@@ -13,8 +13,8 @@ from nemo_gym.rollouts.export.writing import ExportRequest, write_export
 @pytest.mark.parametrize(
     ("form", "name"),
     [
-        ("csv", "gym-job-20261129T000000Z-00000a-csv.csv"),
-        ("parquet", "gym-job-20261129T000000Z-00000a-parquet.parquet"),
+        ("csv", "gym-job-20261129T000000Z-00000a.csv"),
+        ("parquet", "gym-job-20261129T000000Z-00000a.parquet"),
         ("lm-eval", "gym-job-20261129T000000Z-00000a-lm-eval"),
         ("inspect", "gym-job-20261129T000000Z-00000a-inspect"),
         ("model-card", "gym-job-20261129T000000Z-00000a-model-card"),

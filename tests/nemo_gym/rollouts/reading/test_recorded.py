@@ -22,8 +22,8 @@ def read(folder: Path, results: dict[tuple[int, int], dict[str, Any]], **more: A
 @pytest.mark.parametrize(
     ("fields", "outcome", "reason"),
     [
-        (result(answer="0"), "right", "understood was 0, expected was 0"),
-        (result(reward=0.5, answer="0.1"), "partly right", "understood was 0.1, expected was 0"),
+        (result(answer="0"), "right", "understood as 0, expected 0"),
+        (result(reward=0.5, answer="0.1"), "partly right", "understood as 0.1, expected 0"),
         (result(reward=0.0, answer=None), "wrong", "no answer could be understood"),
         (
             result(reward=0.0, mask_sample=True),

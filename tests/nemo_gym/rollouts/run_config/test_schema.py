@@ -201,12 +201,12 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("+model=x", "unknown key model (did you mean 'policy_model_name'?)."),
         ("benchmark.agent.typ=x", "(did you mean 'benchmark.agent.type'?);"),
         ("+benchmark.prompt.usr=x", "key benchmark.prompt.usr (did you mean 'benchmark.prompt.user'?)"),
-        ("limit=-1", "limit (input should be greater than or equal to 0)"),
+        ("limit=-1", "limit (must be 0 or more)"),
         ("limit=true", "limit (must be a number, not a truth value)"),
-        ("num_samples_in_parallel=0", "num_samples_in_parallel (input should be greater than or equal to 1)"),
-        ("num_repeats=0", "num_repeats (input should be greater"),
-        ("responses_create_params.temperature=.nan", "temperature (input should be a finite number"),
-        ("responses_create_params.top_p=0", "top_p (input should be greater than 0)"),
+        ("num_samples_in_parallel=0", "num_samples_in_parallel (must be 1 or more)"),
+        ("num_repeats=0", "num_repeats (must be"),
+        ("responses_create_params.temperature=.nan", "temperature (must be a finite number"),
+        ("responses_create_params.top_p=0", "top_p (must be greater than 0)"),
         (
             "policy_base_url=localhost:8000",
             "policy_base_url (must look like http://HOST:PORT/v1; write http://localhost:8000/v1)",
@@ -218,13 +218,13 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("+responses_create_params.extra_body={a: !!binary aGk=}", "holds what no request can"),
         ('+responses_create_params.stop="\\ud800"', "responses_create_params"),
         ("policy_base_url=http://me:pw@h/v1", "policy_base_url (must not hold a password"),
-        ("policy_api=grpc", "policy_api (input should be 'chat', 'completions' or 'responses')"),
-        ("split=test", "split (input should be 'benchmark', 'validation' or 'train')"),
+        ("policy_api=grpc", "policy_api (must be 'chat', 'completions' or 'responses')"),
+        ("split=test", "split (must be 'benchmark', 'validation' or 'train')"),
         ("benchmark.prompt.user='{a.b}'", "benchmark.prompt.user ('{a.b}' is not a field name"),
         ("benchmark.prompt.user='{a!r}'", "benchmark.prompt.user ('{a!r}' is not a field name"),
         ("benchmark.prompt.user='{a:>9}'", "benchmark.prompt.user ('{a:>9}' is not a field name"),
         ("benchmark.prompt.user='{'", "benchmark.prompt.user ("),
-        ("benchmark.name=a/b", "benchmark.name (string should match pattern"),
+        ("benchmark.name=a/b", "benchmark.name (string must match pattern"),
         ("benchmark.verifier={type: 3}", "benchmark.verifier (needs a type"),
         ("benchmark.verifier=null", "benchmark.verifier (must be a mapping of keys to values)"),
         ("config_paths=3", "config_paths: must be a list of file names"),
@@ -236,6 +236,27 @@ def test_what_is_wrong_is_said_with_its_dotted_path(folder: Path, token: str, me
         load(folder, token)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_submit_file_is_no_config_of_a_run_and_that_is_said(folder: Path) -> None:
+    (folder / "submit.yaml").write_text("compute: {}\ndriver: {}\njob: {}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(folder, "+config_paths=[submit.yaml]")
+    message = str(caught.value)
+    assert "submit.yaml is a submit file (it has driver and compute)" in message
+    assert "`gym eval submit -c " in message
+
+
+def test_what_is_known_is_listed_once_for_all_unknown_keys(folder: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(folder, "+qqq=1", "+zzz=2")
+    assert "unknown keys qqq, zzz; known there: config_paths, " in str(caught.value)
+    assert str(caught.value).count("known there") == 1
+
+
+def test_of_words_the_nearest_is_suggested(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"policy_api \(must be .* \(did you mean 'completions'\?\)\)"):
+        load(folder, "policy_api=completion")
 
 
 def test_a_typed_secret_is_refused_and_not_repeated(folder: Path) -> None:
