@@ -90,7 +90,7 @@ def _there_already(path: Path) -> GymError:
 
 
 def _file_name(run: str, form: str) -> str:
-    """What an export is called that was given no name; a table is told by its ending alone."""
+    """What an export is called that was given no name; the ending alone names the format of a table."""
     ending = _FILES.get(form, "")
     return f"{run}{ending}" if ending == f".{form}" else f"{run}-{form}{ending}"
 
