@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -27,9 +27,14 @@ _EXPLAINED = {
 }
 
 
-def page_routes(routes: Sequence[BaseRoute], versions: Versions) -> list[BaseRoute]:
-    """The routes of some pages with those that all pages need: static files and events."""
-    return [static_route(), *event_routes(versions), *routes]
+def page_routes(
+    routes: Sequence[BaseRoute], versions: Versions, ended: Callable[[], bool] = lambda: False
+) -> list[BaseRoute]:
+    """The routes of some pages with those that all pages need: static files and events.
+
+    ``ended``: see `nemo_pages.events.event_routes`.
+    """
+    return [static_route(), *event_routes(versions, ended=ended), *routes]
 
 
 def pages_application(
@@ -37,12 +42,13 @@ def pages_application(
     rendering: Rendering,
     *,
     versions: Versions,
+    ended: Callable[[], bool] = lambda: False,
     root_path: str = "",
     hosts: Collection[str] = (),
 ) -> ASGIApp:
     """An application of pages alone, below ``root_path``; ``hosts``: the only names it answers for."""
     app = Starlette(
-        routes=page_routes(routes, versions),
+        routes=page_routes(routes, versions, ended),
         exception_handlers={
             HTTPException: error_handler(rendering),
             NoSuchPageError: error_handler(rendering),

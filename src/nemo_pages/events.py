@@ -28,8 +28,13 @@ PING_SECONDS: Final = 10
 RETRY_MILLISECONDS: Final = 3000
 
 
-def event_routes(versions: Versions, *, look_seconds: float = LOOK_SECONDS) -> list[Route]:
-    """``/pages/events`` (a stream) and ``/pages/versions`` (one answer); ``topic`` can be repeated."""
+def event_routes(
+    versions: Versions, *, ended: Callable[[], bool] = lambda: False, look_seconds: float = LOOK_SECONDS
+) -> list[Route]:
+    """``/pages/events`` (a stream) and ``/pages/versions`` (one answer); ``topic`` can be repeated.
+
+    Streams end soon after ``ended`` says that the server stops, which would wait for them.
+    """
 
     async def present(topics: Sequence[str]) -> Mapping[str, str]:
         return await asyncio.to_thread(versions, topics)
@@ -37,7 +42,7 @@ def event_routes(versions: Versions, *, look_seconds: float = LOOK_SECONDS) -> l
     async def changes(topics: Sequence[str]) -> AsyncIterator[ServerSentEvent]:
         known: Mapping[str, str] | None = None
         quiet = 0.0
-        while True:
+        while not ended():
             found = await present(topics)
             if found != known or quiet >= PING_SECONDS:
                 known, quiet = found, 0.0

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from starlette.types import ASGIApp
 
+expect.set_options(timeout=60_000)
 _FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
@@ -53,10 +54,11 @@ def page(browser: Browser) -> Iterator[Page]:
 class Served:
     """An application on a free port of this machine."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    def __init__(self, app: ASGIApp, port: int = 0) -> None:
+        self.socket = socket.create_server(("127.0.0.1", port))
+        self.port = self.socket.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        config = uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self.socket]})
         self._thread.start()
@@ -72,8 +74,8 @@ def serve() -> Iterator[Callable[[ASGIApp], Any]]:
     """Serves applications until the test ends."""
     served: list[Served] = []
 
-    def begin(app: ASGIApp) -> Served:
-        served.append(Served(app))
+    def begin(app: ASGIApp, port: int = 0) -> Served:
+        served.append(Served(app, port))
         return served[-1]
 
     yield begin
