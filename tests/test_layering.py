@@ -152,6 +152,7 @@ LAYERS = {
         "filters",
         "rendering events",
         "application",
+        "access bundle",
         "runs",
     ),
     "nemo_engines": ("errors", "data", "export trackers", "hf automodel"),

@@ -42,11 +42,15 @@ def pages_application(
     rendering: Rendering,
     *,
     versions: Versions,
+    guard: Callable[[ASGIApp], ASGIApp] = lambda app: app,
     ended: Callable[[], bool] = lambda: False,
     root_path: str = "",
     hosts: Collection[str] = (),
 ) -> ASGIApp:
-    """An application of pages alone, below ``root_path``; ``hosts``: the only names it answers for."""
+    """An application of pages alone, below ``root_path``; ``hosts``: the only names it answers for.
+
+    ``guard`` is put in front of the routes: what lets people in.
+    """
     app = Starlette(
         routes=page_routes(routes, versions, ended),
         exception_handlers={
@@ -57,7 +61,7 @@ def pages_application(
         },
     )
     app.router.redirect_slashes = False
-    return SecurityHeaders(KnownHosts(BelowPath(app, root_path), hosts))
+    return SecurityHeaders(KnownHosts(BelowPath(guard(app), root_path), hosts))
 
 
 class _ErrorHandler:

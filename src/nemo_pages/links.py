@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import quote, urlencode
 
 Parameter = str | int | float | list[str] | tuple[str, ...] | None
@@ -39,15 +40,28 @@ class ServedLinks:
         return f"{quote(self.root)}/pages/static/{quote(name)}?v={digest}"
 
 
+KEPT_IN_BUNDLES: Final = ("page", "tasks", "state", "show")
+"""Parts of a query that make a page of a bundle of their own, on links of a page to itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class BundledLinks:
-    """Links of a page that is a file; ``here`` is its own path as a server would have it."""
+    """Links of a page that is a file."""
 
     here: str
+    """The page's own address, as a server would have it."""
+    found: Callable[[str], None] = lambda _: None
+    """Called with the address, query included, of each page that is linked."""
+    made_at: float | None = None
+    """When the bundle is made: UTC seconds."""
 
-    def url(self, path: str, query: Mapping[str, Parameter]) -> str:  # noqa: ARG002 - of `Links`
-        """See `Links.url`; a file has no query, so that it is left out."""
-        return quote(relative_file(self.here, bundled_file(path)))
+    def url(self, path: str, query: Mapping[str, Parameter]) -> str:
+        """See `Links.url`; of a query only `KEPT_IN_BUNDLES` is kept, which limits the number of pages."""
+        own = path == self.here.partition("?")[0]
+        kept = {name: value for name, value in query.items() if own and name in KEPT_IN_BUNDLES}
+        address = f"{path}{query_text(kept)}"
+        self.found(address)
+        return quote(relative_file(self.here, bundled_file(address)))
 
     def static(self, name: str, digest: str) -> str:  # noqa: ARG002 - of `Links`
         """See `Links.static`."""
@@ -65,10 +79,12 @@ def query_text(query: Mapping[str, Parameter]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-def bundled_file(path: str) -> str:
-    """The file of a bundle that is the page at ``path``; never above the bundle."""
+def bundled_file(address: str) -> str:
+    """The file of a bundle that is the page at an address; never above the bundle."""
+    path, _, query = address.partition("?")
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
-    return "/".join([*parts, "index.html"])
+    name = re.sub(r"[^A-Za-z0-9]+", "-", query) or "index"
+    return "/".join([*parts, f"{name}.html"])
 
 
 def relative_file(here: str, file: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -41,11 +41,15 @@ class Frame:
     links: Links
     live: bool = True
     """Whether a server is there that could send changes; `False` in a bundle."""
+    made_at: float | None = None
+    """Of a page in a bundle: when the bundle was made, in UTC seconds."""
     values: Mapping[str, Any] | None = None
     """Further values for all templates, such as the token of forms."""
 
 
-OWN_FOLDER = TemplateFolder("nemo_pages", "layout")
+BUNDLED: Final = "nemo_pages.bundled_links"
+"""The name in a request's scope of the links of a page that becomes a file."""
+OWN_FOLDER: Final = TemplateFolder("nemo_pages", "layout")
 
 
 class Rendering:
@@ -80,7 +84,13 @@ class Rendering:
         def static(name: str) -> str:
             return frame.links.static(name, static_files.digest(name))
 
-        frame_values = {"url": url, "static": static, "here": frame.path, "live": frame.live}
+        frame_values = {
+            "url": url,
+            "static": static,
+            "here": frame.path,
+            "live": frame.live,
+            "made_at": frame.made_at,
+        }
         given = {**frame_values, **(frame.values or {}), **values}
         return self._environment.get_template(template).render(given)
 
@@ -95,6 +105,8 @@ def frame_of(request: Request) -> Frame:
     root = str(request.scope.get("root_path", "")).rstrip("/")
     path = request.scope["path"]
     own = path[len(root) :] if root and path.startswith(f"{root}/") else path
+    if (bundled := request.scope.get(BUNDLED)) is not None:
+        return Frame(own or "/", bundled, live=False, made_at=bundled.made_at)
     return Frame(own or "/", ServedLinks(root), values=getattr(request.state, "page_values", None))
 
 

@@ -27,14 +27,24 @@ from nemo_gym.errors import ConfigError
     default="",
     help="Path below which a proxy shows the pages, such as /user/ann/proxy/8123.",
 )
-def view(folders: tuple[Path, ...], port: int, host: str, root_path: str) -> None:
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the pages as files into a new folder, and end.",
+)
+def view(folders: tuple[Path, ...], port: int, host: str, root_path: str, bundle: Path | None) -> None:
     """Serve pages of evaluations on this machine until Ctrl-C.
 
     DIR is a run directory, or a folder that holds some; without any, all submissions of the local index are
-    shown. The address is printed on stdout. Nothing is changed, and no service or database is needed.
+    shown. The address is printed on stdout, with a key that lets a browser in. Nothing is changed, and no
+    service or database is needed.
     """
     try:
         from nemo_gym.pages import serving
     except ModuleNotFoundError as error:
         raise ConfigError(f"pages need the package {error.name}: pip install 'nemo-baton[pages]'") from None
+    if bundle is not None:
+        serving.write(folders, bundle)
+        return
     serving.serve(folders, host=host, port=port, root_path=root_path, announce=click.echo)

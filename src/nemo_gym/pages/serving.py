@@ -1,23 +1,31 @@
-"""The server of `gym view`."""
+"""The server of `gym view`, and its pages as files."""
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import index
+from nemo_gym.pages.bundling import write_files
 from nemo_gym.pages.run_observer import RunObserver
-from nemo_gym.pages.viewing import view_application
+from nemo_gym.pages.viewing import ViewAccess, view_application
 from nemo_gym.reports import to_stderr
+from nemo_gym.rollouts.output.manifest import load_manifest
 from nemo_pages.runs.table import RunTable
 from nemo_runs.addresses import is_loopback
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(
@@ -29,20 +37,62 @@ def serve(
             f"--root-path {root_path}: a path begins with a slash, such as /user/ann/proxy/8123"
         )
     listener = _listener(host, port)
+    bound = listener.getsockname()[1]
     table = RunTable()
     observer = RunObserver(table, lambda: _records(folders))
+    access = ViewAccess(
+        key=secrets.token_urlsafe(24),
+        cookie=f"gym-view-{bound}",
+        hosts=LOOPBACK_NAMES if is_loopback(host) and not root_path else (),
+    )
+    app = view_application(table, access=access, root_path=root_path, ended=lambda: server.should_exit)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
+    server = _Server(config)
     observer.start()
-    bound = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    announce(f"http://{shown}:{bound}{root_path.rstrip('/')}/")
-    hosts = LOOPBACK_NAMES if is_loopback(host) and not root_path else ()
-    app = view_application(table, root_path=root_path, hosts=hosts)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    announce(f"http://{shown}:{bound}{root_path.rstrip('/')}/?key={access.key}")
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         observer.close()
         listener.close()
+
+
+def write(folders: Sequence[Path], target: Path) -> None:
+    """Look once, and write all pages into a folder that does not exist."""
+    table, records = RunTable(), _records(folders)
+    RunObserver(table, lambda: records).look()
+    write_files(view_application(table), target, list(_unpublished(records)))
+
+
+def _unpublished(records: Sequence[SubmissionRecord]) -> Iterator[str]:
+    """The addresses of rollouts whose questions must stay unpublished, or of which that is not known."""
+    for record in records:
+        for entry in record.benchmarks:
+            try:
+                manifest = load_manifest(JobPaths(Path(entry.job_dir)).rollouts.manifest)
+            except (DataError, OSError):
+                manifest = None
+            if manifest is None or manifest.unpublished is not None:
+                yield f"/evaluations/{record.gym_job_id}/{entry.benchmark}/rollouts"
+
+
+class _Server(uvicorn.Server):
+    """Ends by a signal, and the process with it as after any other end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """See `uvicorn.Server`, which would end the process by the same signal again."""
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self.handle_exit(number, frame)
+
+        before = {number: signal.signal(number, end) for number in _ENDS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _records(folders: Sequence[Path]) -> list[SubmissionRecord]:

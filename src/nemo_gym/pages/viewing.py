@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import ASGIApp
 
+from nemo_pages.access import KeyRequired
 from nemo_pages.application import pages_application
 from nemo_pages.rendering import Rendering
 from nemo_pages.runs.routes import TOPIC, runs_route
@@ -19,12 +21,43 @@ EMPTY: Final = {
 }
 
 
-def view_application(table: RunTable, *, root_path: str = "", hosts: Collection[str] = ()) -> ASGIApp:
-    """The application of `gym view`; ``hosts``: the only names it answers for, if any."""
+@dataclass(frozen=True, slots=True)
+class ViewAccess:
+    """Who may look."""
+
+    key: str
+    """What the address has that lets a browser in."""
+    cookie: str
+    """The name of the cookie that keeps it."""
+    hosts: Collection[str] = ()
+    """The only names that are answered for, if any."""
+
+
+def view_application(
+    table: RunTable,
+    *,
+    access: ViewAccess | None = None,
+    root_path: str = "",
+    ended: Callable[[], bool] = lambda: False,
+) -> ASGIApp:
+    """The application of `gym view`; ``ended``: whether its server stops. Without ``access`` all may look."""
     rendering = Rendering(program="gym view")
 
     def versions(topics: Sequence[str]) -> Mapping[str, str]:
         return {TOPIC: table.version} if TOPIC in topics else {}
 
+    def guarded(app: ASGIApp) -> ASGIApp:
+        if access is None:
+            return app
+        return KeyRequired(app, rendering, key=access.key, name=access.cookie, root_path=root_path)
+
     routes = [runs_route(table, rendering, empty=EMPTY, kinds=(RunKind.EVALUATION,))]
-    return pages_application(routes, rendering, versions=versions, root_path=root_path, hosts=hosts)
+    return pages_application(
+        routes,
+        rendering,
+        versions=versions,
+        guard=guarded,
+        ended=ended,
+        root_path=root_path,
+        hosts=access.hosts if access is not None else (),
+    )

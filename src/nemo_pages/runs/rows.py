@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -102,10 +102,6 @@ class RunRow:
     note: str = ""
     values: Mapping[str, str | float | int | bool] = field(default_factory=dict)
     """What columns can be made of: settings and metrics by their dotted names."""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
     @classmethod
     def load(cls, document: Mapping[str, Any]) -> Self:

@@ -6,7 +6,7 @@ live pages are asked to look again only when there is something new.
 
 from __future__ import annotations
 
-import json
+import itertools
 import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,29 +14,45 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from nemo_pages.runs.rows import RunRow, StateGroup
 from nemo_pages.runs.view import VALUE, RunsView
 
-_SCHEMA = """
+_SCHEMA: Final = """
 CREATE TABLE run (
-    key TEXT PRIMARY KEY, source TEXT, kind TEXT, state_group TEXT, name TEXT, state TEXT, rank INTEGER,
-    progress REAL, measure REAL, cost REAL, submitted REAL, changed REAL, search TEXT, document TEXT
-) WITHOUT ROWID;
-CREATE TABLE tag (tag TEXT, key TEXT, PRIMARY KEY (tag, key)) WITHOUT ROWID;
-CREATE INDEX tag_key ON tag (key);
-CREATE INDEX run_group ON run (state_group, kind);
-CREATE INDEX run_name ON run (name, key);
-CREATE INDEX run_state ON run (rank, state, key);
-CREATE INDEX run_progress ON run (progress, key);
-CREATE INDEX run_measure ON run (measure, key);
-CREATE INDEX run_cost ON run (cost, key);
-CREATE INDEX run_submitted ON run (submitted, key);
-CREATE INDEX run_changed ON run (changed, key);
-CREATE TABLE value_name (source TEXT, name TEXT, PRIMARY KEY (name, source)) WITHOUT ROWID;
+    id INTEGER PRIMARY KEY, key TEXT UNIQUE, source TEXT, kind TEXT, state_group TEXT, name TEXT, state TEXT,
+    rank INTEGER, progress REAL, measure REAL, cost REAL, submitted REAL, changed REAL, search TEXT
+);
+CREATE TABLE document (id INTEGER PRIMARY KEY, content BLOB);
+CREATE TABLE tag (tag TEXT, id INTEGER, PRIMARY KEY (tag, id)) WITHOUT ROWID;
+CREATE TABLE value (name TEXT, id INTEGER, content, PRIMARY KEY (name, id)) WITHOUT ROWID;
+CREATE TABLE value_name (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX run_source ON run (source, key);
+CREATE INDEX run_kind ON run (kind, state_group);
+CREATE INDEX run_group ON run (state_group, submitted);
+CREATE INDEX run_name ON run (name);
+CREATE INDEX run_state ON run (rank, state);
+CREATE INDEX run_progress ON run (progress);
+CREATE INDEX run_measure ON run (measure);
+CREATE INDEX run_cost ON run (cost);
+CREATE INDEX run_submitted ON run (submitted);
+CREATE INDEX run_changed ON run (changed);
+CREATE INDEX tag_id ON tag (id);
+CREATE INDEX value_id ON value (id);
+"""
+_PUT: Final = """
+INSERT INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+    source = excluded.source, kind = excluded.kind, state_group = excluded.state_group, name = excluded.name,
+    state = excluded.state, rank = excluded.rank, progress = excluded.progress, measure = excluded.measure,
+    cost = excluded.cost, submitted = excluded.submitted, changed = excluded.changed, search = excluded.search
+RETURNING id
 """
 _RANK: Final = {group: number for number, group in enumerate(StateGroup)}
-_PUT = "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PARTS: Final = ("document", "tag", "value")
 MOST_TAGS: Final = 200
+_AT_ONCE: Final = 500
+"""Rows that are put in before pages that wait get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +99,26 @@ class RunTable:
 
     def put(self, source: str, rows: Iterable[RunRow], *, complete: bool = False) -> None:
         """Add or replace rows of an observer; ``complete``: it has no others, and those are removed."""
-        with self._lock:
-            self._database.execute("BEGIN")
-            changed = False
-            kept: set[str] = set()
-            for row in rows:
-                kept.add(row.key)
-                changed = self._put(source, row) or changed
-            if complete:
-                held = self._database.execute("SELECT key FROM run WHERE source = ?", (source,))
-                changed = self._remove([key for (key,) in held if key not in kept]) or changed
-            self._database.execute("COMMIT")
-            self._version += changed
+        kept: set[str] = set()
+        left = iter(rows)
+        while some := list(itertools.islice(left, _AT_ONCE)):
+            kept.update(row.key for row in some)
+            with self._lock:
+                self._database.execute("BEGIN")
+                changed = [row for row in some if self._put(source, row)]
+                self._database.execute("COMMIT")
+                self._version += bool(changed)
+        if complete:
+            held = self._read("SELECT key FROM run WHERE source = ?", (source,))
+            self.remove([key for (key,) in held if key not in kept])
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Sequence[str]) -> None:
         """Remove rows; a key without a row is passed over."""
         with self._lock:
             self._database.execute("BEGIN")
-            changed = self._remove(list(keys))
+            removed = [key for key in keys if self._remove(key)]
             self._database.execute("COMMIT")
-            self._version += changed
+            self._version += bool(removed)
 
     def observed(self, state: SourceState) -> None:
         """Note when an observer looked, and what it could not see."""
@@ -114,8 +130,8 @@ class RunTable:
 
     def row(self, key: str) -> RunRow | None:
         """The row with a key."""
-        found = self._read("SELECT document FROM run WHERE key = ?", (key,))
-        return RunRow.load(json.loads(found[0][0])) if found else None
+        found = self._read("SELECT content FROM document JOIN run USING (id) WHERE key = ?", (key,))
+        return RunRow.load(orjson.loads(found[0][0])) if found else None
 
     def tags(self) -> list[tuple[str, int]]:
         """Tags and how many rows have each, the most frequent first."""
@@ -126,7 +142,7 @@ class RunTable:
 
     def value_names(self) -> list[str]:
         """Names of values that any row ever had, sorted."""
-        return [str(name) for (name,) in self._read("SELECT DISTINCT name FROM value_name ORDER BY name", ())]
+        return [str(name) for (name,) in self._read("SELECT name FROM value_name ORDER BY name", ())]
 
     def answer(self, view: RunsView) -> RunsAnswer:
         """The rows of a view; a page behind the last one is empty."""
@@ -134,14 +150,15 @@ class RunTable:
         groups = f" AND state_group IN ({', '.join('?' * len(view.groups))})" if view.groups else ""
         order, order_values = _order(view)
         rows = self._read(
-            f"SELECT document FROM run WHERE {where}{groups} {order} LIMIT ? OFFSET ?",  # noqa: S608 - placeholders
+            f"SELECT id FROM run WHERE {where}{groups} {order} LIMIT ? OFFSET ?",  # noqa: S608 - placeholders
             (*values, *view.groups, *order_values, view.size, (view.page - 1) * view.size),
         )
+        documents = self._documents([number for (number,) in rows])
         everything = self._all_counts()
         counts = everything if where == _ALL else self._group_counts(where, values)
         chosen = view.groups or tuple(StateGroup)
         return RunsAnswer(
-            rows=tuple(RunRow.load(json.loads(document)) for (document,) in rows),
+            rows=tuple(documents),
             total=sum(counts.get(group, 0) for group in chosen),
             counts={group: counts.get(group, 0) for group in StateGroup},
             everything=sum(everything.values()),
@@ -163,26 +180,36 @@ class RunTable:
         with self._lock, closing(self._database.execute(statement, values)) as found:
             return found.fetchall()
 
+    def _documents(self, numbers: Sequence[int]) -> list[RunRow]:
+        """The rows with some numbers, in their order; one that was removed meanwhile is left out."""
+        marks = ", ".join("?" * len(numbers))
+        found = dict(self._read(f"SELECT id, content FROM document WHERE id IN ({marks})", numbers))  # noqa: S608
+        return [RunRow.load(orjson.loads(found[number])) for number in numbers if number in found]
+
     def _put(self, source: str, row: RunRow) -> bool:
-        document = json.dumps(row.document(), ensure_ascii=False, separators=(",", ":"))
-        held = self._database.execute("SELECT document FROM run WHERE key = ?", (row.key,)).fetchone()
-        if held is not None and held[0] == document:
+        run = self._database.execute
+        content = orjson.dumps(row)
+        held = run("SELECT content FROM document JOIN run USING (id) WHERE key = ?", (row.key,)).fetchone()
+        if held is not None and held[0] == content:
             return False
-        self._database.execute(_PUT, (*_cells(source, row), document))
-        self._database.execute("DELETE FROM tag WHERE key = ?", (row.key,))
-        self._database.executemany(
-            "INSERT OR IGNORE INTO tag VALUES (?, ?)", [(t, row.key) for t in row.tags]
-        )
-        self._database.executemany(
-            "INSERT OR IGNORE INTO value_name VALUES (?, ?)", [(source, name) for name in row.values]
-        )
+        (number,) = run(_PUT, _cells(source, row)).fetchone()
+        self._clear(number)
+        run("INSERT INTO document VALUES (?, ?)", (number, content))
+        many = self._database.executemany
+        many("INSERT OR IGNORE INTO tag VALUES (?, ?)", [(tag, number) for tag in row.tags])
+        many("INSERT INTO value VALUES (?, ?, ?)", [(name, number, row.values[name]) for name in row.values])
+        many("INSERT OR IGNORE INTO value_name VALUES (?)", [(name,) for name in row.values])
         return True
 
-    def _remove(self, keys: Sequence[str]) -> bool:
-        before = self._database.total_changes
-        self._database.executemany("DELETE FROM run WHERE key = ?", [(key,) for key in keys])
-        self._database.executemany("DELETE FROM tag WHERE key = ?", [(key,) for key in keys])
-        return self._database.total_changes != before
+    def _remove(self, key: str) -> bool:
+        found = self._database.execute("DELETE FROM run WHERE key = ? RETURNING id", (key,)).fetchone()
+        if found is not None:
+            self._clear(found[0])
+        return found is not None
+
+    def _clear(self, number: int) -> None:
+        for part in _PARTS:
+            self._database.execute(f"DELETE FROM {part} WHERE id = ?", (number,))  # noqa: S608 - constants
 
 
 _ALL = "1"
@@ -217,7 +244,7 @@ def _where(view: RunsView) -> tuple[str, list[str]]:
         parts.append(f"kind IN ({', '.join('?' * len(view.kinds))})")
         values += view.kinds
     for tag in view.tags:
-        parts.append("key IN (SELECT key FROM tag WHERE tag = ?)")
+        parts.append("id IN (SELECT id FROM tag WHERE tag = ?)")
         values.append(tag)
     for word in view.text.casefold().split():
         parts.append("instr(search, ?) > 0")
@@ -228,13 +255,12 @@ def _where(view: RunsView) -> tuple[str, list[str]]:
 def _order(view: RunsView) -> tuple[str, list[str]]:
     """The order of a view; rows without the value come last, whichever way it goes."""
     direction = "DESC" if view.falls else "ASC"
-    name, values = view.sorted_by, []
+    name = view.sorted_by
     if name == "state":
-        return f"ORDER BY rank {direction}, state {direction}, key {direction}", []
+        return f"ORDER BY rank {direction}, state {direction}, id", []
     if name.startswith(VALUE):
-        name = "json_extract(document, ?)"
-        values = [f"$.values.{json.dumps(view.sorted_by.removeprefix(VALUE))}"]
+        value = "(SELECT content FROM value WHERE value.name = ? AND value.id = run.id)"
+        return f"ORDER BY {value} {direction} NULLS LAST, id", [name.removeprefix(VALUE)]
     if name in ("name", "submitted"):
-        return f"ORDER BY {name} {direction}, key {direction}", values
-    last = "NULLS LAST"
-    return f"ORDER BY {name} {direction} {last}, key {direction}", values
+        return f"ORDER BY {name} {direction}, id {direction}", []
+    return f"ORDER BY {name} {direction} NULLS LAST, id {direction}", []
