@@ -125,6 +125,22 @@ def python_sdk(page: Page) -> None:
     assert "completed None" in page.said
 
 
+def try_several_settings(page: Page) -> None:
+    worlds.engine(page, "trl")
+    worlds.jobs_service(page)
+    page.type(f"nemo files upload base {engines.tiny_model()} && nemo models register base --fileset base")
+    engines.preference_rows(page.write("pairs/train.jsonl", ""))
+    page.type("nemo files upload pairs pairs")
+    page.save("job.json", "json")
+    page.run()
+    page.run()
+    assert "rates-3" in page.said
+    page.run()
+    assert page.said.count("cancel") >= 3
+    page.run()
+    assert "rates-1" in page.said
+
+
 def track_experiments(page: Page) -> None:
     worlds.engine(page, "trackers")
     page.run()
@@ -176,5 +192,6 @@ READERS = {
     "docs/how-to/write-a-training-loop.md": write_a_training_loop,
     "docs/reference/contexts.md": contexts,
     "docs/reference/python-sdk.md": python_sdk,
+    "docs/how-to/try-several-settings.md": try_several_settings,
 }
 """Page -> how it is followed."""

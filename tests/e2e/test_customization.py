@@ -263,3 +263,29 @@ def test_a_preview_shows_what_would_be_learned_and_makes_no_job(
     refused = nemo(*asked, written(tmp_path, {**whole, "dataset": "hf://lab/pairs"}), status=3)
     assert "hf://lab/pairs is fetched by the job's first step" in refused.stderr
     assert json.loads(nemo("jobs", "list", "--json").stdout) == []
+
+
+def test_a_sweep_is_checked_whole_submitted_once_compared_and_cancelled(
+    service: JobsService, tmp_path: Path, pairs: Path
+) -> None:
+    nemo("files", "upload", "pairs", str(pairs))
+    nemo("files", "upload", "base", str(engines.tiny_model()))
+    nemo("models", "register", "base", "--fileset", "base")
+    named = {**spec(max_steps=400), "model": "base", "dataset": "pairs", "output": {"name": "sums"}}
+    job_json = written(tmp_path, named)
+    words = ["customization", "rl", "--job-json", job_json, "--sweep-name", "rates"]
+    wrong = nemo(*words, "--sweep", "training.max_steps=400,none", status=2)
+    assert "training.max_steps" in wrong.stderr
+    assert nemo("sweeps", "list", "--json").stdout.strip() == "[]"
+
+    rates = ["--sweep", "training.learning_rate=1e-4,1e-3"]
+    made = json.loads(nemo(*words, *rates).stdout)
+    assert [job["name"] for job in made] == ["rates-1", "rates-2"]
+    assert [job["spec"]["output"]["name"] for job in made] == ["sums-1", "sums-2"]
+    again = json.loads(nemo(*words, *rates).stdout)
+    assert [job["id"] for job in again] == [job["id"] for job in made]
+
+    rows = json.loads(nemo("sweeps", "show", "rates", "--json").stdout)
+    assert [row["training.learning_rate"] for row in rows] == [1e-4, 1e-3]
+    ended = json.loads(nemo("sweeps", "cancel", "rates", "--yes", "--json").stdout)
+    assert [row["done"] for row in ended] == [True, True]

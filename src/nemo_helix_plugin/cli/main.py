@@ -21,6 +21,9 @@ _OWN = {
     "customization": Lazy(
         "nemo_helix_plugin.cli.commands.customization.group:customization", "Submit fine-tuning jobs."
     ),
+    "sweeps": Lazy(
+        "nemo_helix_plugin.cli.commands.sweeps:sweeps", "Fine-tuning jobs that differ in a few values."
+    ),
     "files": Lazy("nemo_helix_plugin.cli.commands.files:files", "Filesets: folders of files by name."),
     "models": Lazy("nemo_helix_plugin.cli.commands.models:models", "Models by name, and adapters."),
     "profiles": Lazy(

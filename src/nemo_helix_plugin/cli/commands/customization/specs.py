@@ -58,7 +58,7 @@ def options(words: Sequence[str], file: str | None, token_secret: str | None) ->
         backend, dot, key = path.partition(".")
         if not (equals and dot and backend and key):
             raise click.UsageError(f"-o {word}: write backend.key=value, as in subprocess.memory=16Gi.")
-        _put(found, (backend, key), _scalar(value, f"-o {word}"), f"-o {word}")
+        _put(found, (backend, key), scalar(value, f"-o {word}"), f"-o {word}")
     if token_secret:
         _put(found, ("hub", "token_secret"), token_secret, "--hf-token-secret")
     if not found:
@@ -68,7 +68,8 @@ def options(words: Sequence[str], file: str | None, token_secret: str | None) ->
     return validated(CustomizationOptions, found).model_dump(mode="json", exclude_unset=True)
 
 
-def _scalar(text: str, where: str) -> Any:
+def scalar(text: str, where: str) -> Any:
+    """A value as YAML reads it; `click.UsageError` names ``where`` for what no JSON can hold."""
     import yaml
 
     from nemo_helix_plugin import yaml_text

@@ -12,7 +12,7 @@ from nemo_helix_plugin import errors
 from nemo_helix_plugin.body_problems import STAND_IN
 from nemo_helix_plugin.cli import completing
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
-from nemo_helix_plugin.cli.commands.customization import specs
+from nemo_helix_plugin.cli.commands.customization import specs, sweeping
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output import documents
@@ -71,6 +71,14 @@ def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
             metavar="BACKEND.KEY=VALUE",
             multiple=True,
             help="One option, such as subprocess.memory=16Gi.",
+        ),
+        click.option("--sweep-name", metavar="NAME", help="Name of the sweep; one is made up by default."),
+        click.option(
+            "--sweep",
+            "swept",
+            metavar="FIELD=VALUE,VALUE",
+            multiple=True,
+            help="A job for each value of a field of the spec, and for each combination of several such.",
         ),
         click.option(
             "--profile",
@@ -176,16 +184,31 @@ def submit(
     watch: bool,
     timeout: float | None,
     poll_interval: float,
+    swept: tuple[str, ...] = (),
+    sweep_name: str | None = None,
     **sources: str | None,
 ) -> int:
     """Check everything that can be checked here, send files, submit, and wait where that is wanted."""
     if wait and watch:
         raise click.UsageError("Give --wait or --watch, not both.")
+    if swept and (wait or watch):
+        raise click.UsageError(
+            "--wait and --watch follow one job; `nemo sweeps show NAME` shows those of a sweep."
+        )
+    if sweep_name and not swept:
+        raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")
     uploads = given_uploads(sources)
     spec = checked_spec(backend, job_json, uploads)
     options = specs.options(words, options_file, hf_token_secret)
+    name = sweeping.sweep_name(sweep_name) if swept else ""
+    if swept:
+        sweeping.planned(
+            backend, specs.with_references(backend, spec, dict.fromkeys(uploads, STAND_IN)), swept, name
+        )
     spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
     asked = {"spec": spec, "workspace": call.workspace, "profile": profile, "options": options}
+    if swept:
+        return sweeping.submit(call, backend, sweeping.planned(backend, spec, swept, name), asked)
     operation = Operation(f"customization.{backend}.jobs.create", asked)
     if call.prints_code(operation):
         return errors.EXIT_DONE

@@ -45,7 +45,7 @@ def plot(flags: GlobalFlags, names: tuple[str, ...], metrics: tuple[str, ...], h
     jobs = {name: record_of(call.ask(one)) for name, one in zip(names, operations, strict=True)}
     found = {name: curves.curves_of(job, metrics) for name, job in jobs.items()}
     if call.output_format in {"csv", "markdown"} or call.entity_format != "table":
-        _print_rows(call, found)
+        print_rows(call, found)
         return
     for name, of_job in found.items():
         if not of_job:
@@ -55,30 +55,38 @@ def plot(flags: GlobalFlags, names: tuple[str, ...], metrics: tuple[str, ...], h
 
 
 def _draw(call: CommandContext, found: Mapping[str, Any], height: int) -> None:
+    from nemo_helix_plugin.job_words import curves
+
+    bills = {
+        name: record_of(call.ask(Operation("jobs.get_job_bill", {"name": name, "workspace": call.workspace})))
+        for name in found
+    }
+    breaks = {name: curves.breaks_of(bill) for name, bill in bills.items()}
+    click.echo(drawn(call, found, breaks, height))
+
+
+def drawn(call: CommandContext, found: Mapping[str, Any], breaks: Mapping[str, Any], height: int) -> str:
+    """The charts of curves by job, as wide as the terminal; names cannot steer it."""
     from nemo_helix_plugin.cli.output.cells import printable
-    from nemo_helix_plugin.job_words import curves, text_chart
+    from nemo_helix_plugin.job_words import text_chart
 
     shown = {
         name: [replace(curve, name=printable(curve.name)) for curve in of_job]
         for name, of_job in found.items()
     }
 
-    bills = {
-        name: record_of(call.ask(Operation("jobs.get_job_bill", {"name": name, "workspace": call.workspace})))
-        for name in found
-    }
-    drawn = text_chart.charts(
+    charts = text_chart.charts(
         shown,
-        {name: curves.breaks_of(bill) for name, bill in bills.items()},
+        breaks,
         width=min(shutil.get_terminal_size().columns, 120),
         height=height,
         color=bool(call.console.color_system),
         unicode=call.display.unicode,
     )
-    click.echo("\n\n".join(drawn))
+    return "\n\n".join(charts)
 
 
-def _print_rows(call: CommandContext, found: Mapping[str, Any]) -> None:
+def print_rows(call: CommandContext, found: Mapping[str, Any]) -> None:
     """The values, by job and step."""
     from nemo_helix_plugin.job_words import curves
 
