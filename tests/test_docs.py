@@ -155,7 +155,7 @@ def shown_commands():
 
 
 def is_called_itself(group, words):
-    """Whether a group that is a command too, such as a backend, is called with options in place of a command."""
+    """Whether a group that is a command too, such as a backend, is called with options, not a command."""
     return group.invoke_without_command and words[0].startswith("-")
 
 
