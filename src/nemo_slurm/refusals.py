@@ -17,6 +17,8 @@ class Whose(StrEnum):
     """The submitted configuration asks for what the cluster does not give: the same is refused again."""
     LIMIT = "limit"
     """A limit on jobs is reached: the same may be taken later."""
+    DISK = "disk"
+    """A file of the job has no space, on a disk or within a quota: the same is taken once there is some."""
     SCHEDULER = "scheduler"
     """It did not answer, or not rightly: the same may be taken later."""
     UNKNOWN = "unknown"

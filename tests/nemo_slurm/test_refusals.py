@@ -44,6 +44,8 @@ SAID = {
     f"{FAILED}I/O error writing script/environment to file": "scheduler",
     f"{FAILED}Protocol authentication error": "scheduler",
     "the scheduler was not asked: for a it gave no answer": "scheduler",
+    "cat: write error: Disk quota exceeded": "disk",
+    "cat: write error: No space left on device": "disk",
     "sbatch: error: lua: please name a project": "unknown",
     "": "unknown",
 }

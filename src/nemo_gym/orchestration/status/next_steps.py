@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from nemo_gym.chain.endings import BenchmarkState, EndCause, Ending
 from nemo_gym.chain.evidence import Evidence
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.benchmark_state import ended_at
 from nemo_gym.orchestration.status.idle_links import idle_run
 from nemo_gym.orchestration.status.waiting_job import foremost
 from nemo_gym.orchestration.status.waiting_job import next_command as waiting_command
 from nemo_gym.orchestration.status.waiting_job import notes as waiting_notes
 from nemo_runs.durations import duration_in_words
-from nemo_slurm.refusals import read_refusal
+from nemo_slurm.refusals import Whose, read_refusal
 
 STUCK = 900.0
 """Seconds after a job's end at which its successor should no longer wait for it."""
@@ -56,6 +57,13 @@ def notes(known: Evidence, verdict: Ending) -> Iterable[str]:
 def _what_helps(known: Evidence, verdict: Ending) -> str:
     """What has to be so before it goes on; empty where that is not known, or nothing is wrong."""
     last = known.last
+    if _lacks_space(known, verdict):
+        folder = known.job_dir.parent
+        on = f" on {known.where}" if known.elsewhere else ""
+        return (
+            f"free disk space, or quota, where {folder} is{on} (`df -h {folder}` and `quota -s` say how much "
+            "there is); old runs are a beginning: `gym job prune`"
+        )
     if not known.job_ids:
         return read_refusal(verdict.reason).help
     if last is None or not verdict.state.can_be_helped:
@@ -67,6 +75,33 @@ def _what_helps(known: Evidence, verdict: Ending) -> str:
     return read_refusal(last.queue_error).help if last.queue_error else ""
 
 
+def _lacks_space(known: Evidence, verdict: Ending) -> bool:
+    """Whether a disk or a quota is what stands in the way."""
+    if not known.job_ids:
+        return read_refusal(verdict.reason).whose is Whose.DISK
+    last = known.last
+    if last is None:
+        return False
+    refused = not last.queued and read_refusal(last.queue_error).whose is Whose.DISK
+    return {
+        BenchmarkState.RUNNING: last.waits_for_room is not None,
+        BenchmarkState.QUEUED: last.full_disks > 0,
+        BenchmarkState.FAILED: last.full_disks > 0 or refused,
+    }.get(verdict.state, False)
+
+
+def _to_do_first(known: Evidence, verdict: Ending) -> str:
+    """A command that shows what stands in the way of queueing it again; empty where nothing is known to."""
+    if _lacks_space(known, verdict):
+        return _OLD_RUNS
+    last = known.last
+    error = verdict.reason if not known.job_ids else last.queue_error if last is not None else ""
+    command = _BEFORE_QUEUEING.get(read_refusal(error).whose, "") if error else ""
+    return f"ssh {known.where} {command}" if command and known.where != LocalRunFiles.label else command
+
+
+_OLD_RUNS = "gym job prune --older-than 30-00 --dry-run"
+_BEFORE_QUEUEING = {Whose.LIMIT: "squeue --me", Whose.SCHEDULER: "scontrol ping"}
 _OF_ENDS = {
     "OUT_OF_MEMORY": "more memory (extra_args.mem), or less at once (num_samples_in_parallel)",
     "DEADLINE": "a later --deadline, or none",
@@ -79,15 +114,8 @@ _OF_ENDS = {
 def next_command(known: Evidence, verdict: Ending) -> str:
     """The next useful command."""
     it = f"{known.gym_job_id} {known.benchmark}"
-    waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
-    if waiting is not None and (helps := waiting_command(known, waiting)):
-        return helps
-    if verdict.state is BenchmarkState.FAILED and verdict.cause is EndCause.YOUR_CODE:
-        return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
-    if verdict.cause is EndCause.CONFIGURATION:
-        return f"gym job info {it} --config"
-    if verdict.state is BenchmarkState.STOPPED and verdict.cause is EndCause.PERSON:
-        return f"gym job resubmit {it}"
+    if special := _of_its_cause(known, verdict, it):
+        return special
     read = "fetch" if known.elsewhere else "results"
     return {
         BenchmarkState.RUNNING: f"gym job logs {it} -f",
@@ -98,3 +126,41 @@ def next_command(known: Evidence, verdict: Ending) -> str:
         BenchmarkState.FAILED: f"gym job resubmit {it}",
         BenchmarkState.CANCELLED: f"gym job resubmit {it}",
     }[verdict.state]
+
+
+def _of_its_cause(known: Evidence, verdict: Ending, it: str) -> str:
+    """The command that helps for why it is in its state; empty where the state says it all."""
+    waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
+    if waiting is not None:
+        return waiting_command(known, waiting)
+    if verdict.state is BenchmarkState.RUNNING and _lacks_space(known, verdict):
+        return _OLD_RUNS
+    if verdict.state is BenchmarkState.STOPPED and verdict.cause is EndCause.PERSON:
+        return f"gym job resubmit {it}"
+    if verdict.cause is EndCause.CONFIGURATION:
+        return f"gym job info {it} --config"
+    return _of_failure(known, verdict, it) if verdict.state is BenchmarkState.FAILED else ""
+
+
+def _of_failure(known: Evidence, verdict: Ending, it: str) -> str:
+    """The same of a failure: what has to be read, or done, before queueing it again can help."""
+    if verdict.cause is EndCause.YOUR_CODE:
+        return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
+    if _ends_again(known):
+        return f"gym job info {it} --config"
+    if _is_unsealed(known):
+        return f"gym job info {it}"
+    first = _to_do_first(known, verdict)
+    return f"{first}, then gym job resubmit {it}" if first else ""
+
+
+def _ends_again(known: Evidence) -> bool:
+    """Whether what the config says ends every further job in the same way."""
+    seen = known.seen.get(known.last.job_id) if known.last is not None else None
+    return seen is not None and seen.observation.word == "DEADLINE"
+
+
+def _is_unsealed(known: Evidence) -> bool:
+    """Whether its files are not as they were queued, so that another job ends at once, too."""
+    decision = known.last.decision if known.last is not None else None
+    return decision is not None and "seal=broken" in decision.evidence

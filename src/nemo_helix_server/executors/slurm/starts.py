@@ -55,6 +55,8 @@ NOT_CONFINED = (
     "read the files and secrets of every job there; where everybody who may create jobs may see these, the "
     "operator sets shares_user: true in the configuration of the execution profile"
 )
+_PASSES = (Whose.SCHEDULER, Whose.DISK)
+"""Refusals of the scheduler that time alone may end."""
 _LIMIT_PAUSE = 15.0
 """Seconds after which the scheduler is asked again whether a limit of the site is still reached."""
 
@@ -348,4 +350,4 @@ def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None
 
 def _may_pass(error: SchedulerRefusedError) -> bool:
     """Whether the same job may be taken later: the scheduler could not take it, or never heard of it."""
-    return isinstance(error, NotAcceptedError) or read_refusal(error.text).whose is Whose.SCHEDULER
+    return isinstance(error, NotAcceptedError) or read_refusal(error.text).whose in _PASSES

@@ -622,17 +622,78 @@ def test_a_refused_configuration_is_the_users_and_is_not_said_to_be_worth_resubm
 
 
 @pytest.mark.parametrize(
-    ("said", "helps"),
+    ("said", "helps", "first"),
     [
-        ("Unable to contact slurm controller (connect failure)", "answer again"),
-        ("AssocMaxSubmitJobLimit", "free some of your queue"),
+        ("Unable to contact slurm controller (connect failure)", "answer again", "scontrol ping, then "),
+        ("AssocMaxSubmitJobLimit", "free some of your queue", "squeue --me, then "),
+        ("never heard of before", "", ""),
     ],
 )
-def test_a_scheduler_that_is_away_and_a_limit_are_worth_resubmitting(said, helps):
-    status = assess(known(first=None, submit_error=said))
+def test_a_scheduler_that_is_away_and_a_limit_are_worth_resubmitting_once_they_are_over(said, helps, first):
+    evidence = known(first=None, submit_error=said)
+    status = assess(evidence)
     assert told(status) == ("failed", "infrastructure")
-    assert status.next_command == f"gym job resubmit {ID} gpqa"
-    assert helps in status.notes[0]
+    assert status.next_command == f"{first}gym job resubmit {ID} gpqa"
+    assert helps in " ".join(status.notes)
+    far = assess(replace(evidence, where="lab", elsewhere=True))
+    assert far.next_command == f"{'ssh lab ' if first else ''}{first}gym job resubmit {ID} gpqa"
+
+
+FREE_FIRST = "gym job prune --older-than 30-00 --dry-run"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "state", "command"),
+    [
+        (known(first=None, submit_error="sbatch: error: Disk quota exceeded"), "failed", "resubmit"),
+        (known(first=None, submit_error="cat: write error: No space left on device"), "failed", "resubmit"),
+        (
+            known(link("1.0", end="full_disk 1 none\n", full_disk="1", exit={"state": "FAILED"})),
+            "failed",
+            "resubmit",
+        ),
+        (
+            known(
+                link("1.0", queue_error="sbatch: error: Disk quota exceeded"),
+                seen={"1": saw("FAILED", word="TIMEOUT")},
+            ),
+            "failed",
+            "resubmit",
+        ),
+        (
+            known(link("1.0", full_disk=f"waiting {NOW - 60:.0f}"), seen={"1": saw("RUNNING")}),
+            "running",
+            "",
+        ),
+    ],
+)
+def test_where_space_is_missing_it_is_freed_before_anything_is_queued_again(evidence, state, command):
+    status = assess(evidence)
+    assert status.state == state
+    again = f", then gym job {command} {ID} gpqa" if command else ""
+    assert status.next_command == f"{FREE_FIRST}{again}"
+    (helps,) = [note for note in status.notes if note.startswith("what helps: ")]
+    assert "free disk space, or quota, where /runs/a is (`df -h /runs/a`" in helps
+    far = assess(replace(evidence, where="lab", elsewhere=True))
+    assert any("where /runs/a is on lab (" in note for note in far.notes)
+
+
+def test_a_successor_that_waits_for_its_turn_after_a_full_disk_says_what_to_free():
+    waiting = known(
+        link("1.0", end="full_disk 1 none\n", full_disk="1", queued="2"),
+        seen={"2": saw("QUEUED", "Priority")},
+    )
+    status = assess(waiting)
+    assert (status.state, status.next_command) == ("queued", f"gym job watch {ID}")
+    assert any(note.startswith("what helps: free disk space") for note in status.notes)
+
+
+def test_what_ends_again_as_it_is_is_not_said_to_be_worth_resubmitting():
+    assert assess(ends("DEADLINE")).next_command == f"gym job info {ID} gpqa --config"
+    assert assess(ends("BOOT_FAIL")).next_command == f"gym job resubmit {ID} gpqa"
+    broken = decision("fail", "failed", "header.sh is not as it was queued", "scheduler= source= seal=broken")
+    unsealed = assess(known(link("1.0", decision=broken, end="decided 1 none\n")))
+    assert (unsealed.state, unsealed.next_command) == ("failed", f"gym job info {ID} gpqa")
 
 
 @pytest.mark.parametrize(
