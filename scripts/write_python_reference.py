@@ -18,7 +18,10 @@ import nemo_gym
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "python-evaluations.md"
 FUNCTIONS = ("run", "reverify", "submit", "results", "compare")
-CLASSES = ("EvalResult", "EvalResults", "EvalSubmission", "RunComparisons")
+CLASSES = (
+    *("EvalResult", "EvalResults", "EvalSubmission", "EvalProgress", "BenchmarkProgress"),
+    "RunComparisons",
+)
 _HEAD = """\
 # Evaluations from Python
 

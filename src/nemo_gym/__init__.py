@@ -7,6 +7,8 @@ From Python there are `nemo_gym.run`, `reverify`, `submit`, `results` and `compa
 from __future__ import annotations
 
 __all__ = [
+    "BenchmarkProgress",
+    "EvalProgress",
     "EvalResult",
     "EvalResults",
     "EvalSubmission",
@@ -23,6 +25,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 _PLACES = {
+    "BenchmarkProgress": "nemo_gym.api.waiting:BenchmarkProgress",
+    "EvalProgress": "nemo_gym.api.waiting:EvalProgress",
     "EvalResult": "nemo_gym.api.eval_results:EvalResult",
     "EvalResults": "nemo_gym.api.eval_results:EvalResults",
     "EvalSubmission": "nemo_gym.api.submitting:EvalSubmission",

@@ -8,8 +8,12 @@ from nemo_gym.api.running import reverify as reverify
 from nemo_gym.api.running import run as run
 from nemo_gym.api.submitting import EvalSubmission as EvalSubmission
 from nemo_gym.api.submitting import submit as submit
+from nemo_gym.api.waiting import BenchmarkProgress as BenchmarkProgress
+from nemo_gym.api.waiting import EvalProgress as EvalProgress
 
 __all__ = [
+    "BenchmarkProgress",
+    "EvalProgress",
     "EvalResult",
     "EvalResults",
     "EvalSubmission",

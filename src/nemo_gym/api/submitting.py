@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from nemo_gym.api.asking import overrides_of
 from nemo_gym.api.errors_in_python import in_words_of_python
 from nemo_gym.api.eval_results import EvalResults, results
+from nemo_gym.api.waiting import EvalProgress, progress_of, wait_for
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import Narrowing, resolve
 from nemo_gym.orchestration.submit import flow
@@ -37,6 +38,23 @@ class EvalSubmission:
     def results(self) -> EvalResults:
         """What there is so far: see `nemo_gym.results`."""
         return results(self.gym_job_id)
+
+    def progress(self) -> EvalProgress:
+        """How far its benchmarks are, by one look at their machine."""
+        with in_words_of_python():
+            return progress_of(self.gym_job_id)
+
+    def wait(
+        self, timeout: float | None = None, progress: Callable[[EvalProgress], object] | None = None
+    ) -> EvalProgress:
+        """Return once every benchmark has ended, however it has; nothing is raised for one that has failed.
+
+        `timeout`: seconds, after which `TimeoutError` is raised; `None`: without end. `progress` is called
+        with what each look finds; the pauses between them grow from a second to a minute, and are short again
+        after a change. The jobs do not depend on it: after `TimeoutError` or `KeyboardInterrupt` they go on.
+        """
+        with in_words_of_python():
+            return wait_for(self.gym_job_id, timeout, progress)
 
     def _rows(self) -> list[list[str]]:
         queued = [[name, job, "queued"] for name, job in self.jobs.items()]

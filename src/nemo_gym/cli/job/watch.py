@@ -32,22 +32,14 @@ def watch(ids: tuple[str, ...], labels: dict[str, str], exit_status: bool, as_js
     from nemo_gym.cli.job.status import status_of
     from nemo_gym.cli.submissions import several
     from nemo_gym.orchestration.status import poll as watching
-    from nemo_gym.orchestration.status.gather import gather
-    from nemo_gym.orchestration.status.last_status import LastStatus
     from nemo_gym.orchestration.status.machines import SubmissionMachines
-    from nemo_gym.orchestration.status.report import of_submissions, to_json
+    from nemo_gym.orchestration.status.report import to_json
     from nemo_runs.clock import SystemClock, utc_text
 
     records = several(ids or (() if labels else ("latest",)), labels)
     display = _Quiet() if as_json else _Redrawn() if sys.stdout.isatty() else _Lines()
     with SubmissionMachines() as machines:
-        memory = LastStatus()
-
-        def look() -> Sequence[SubmissionStatus]:
-            found = of_submissions(gather(records, machines).values())
-            return memory.completed(found, now=SystemClock().seconds())
-
-        found = watching.watch(look, display.show)
+        found = watching.watch(watching.looking(records, machines), display.show)
     if as_json:
         at = utc_text(SystemClock().seconds())
         click.echo(json.dumps(to_json(found, at=at), indent=2, ensure_ascii=False))

@@ -76,7 +76,7 @@ def _what_helps(known: Evidence, verdict: Ending) -> str:
 
 
 def _lacks_space(known: Evidence, verdict: Ending) -> bool:
-    """Whether a disk or a quota is what stands in the way."""
+    """Whether it cannot go on because a disk is full or a quota used up."""
     if not known.job_ids:
         return read_refusal(verdict.reason).whose is Whose.DISK
     last = known.last
@@ -91,7 +91,7 @@ def _lacks_space(known: Evidence, verdict: Ending) -> bool:
 
 
 def _to_do_first(known: Evidence, verdict: Ending) -> str:
-    """A command that shows what stands in the way of queueing it again; empty where nothing is known to."""
+    """A command that shows what has to change before it is queued again; empty where nothing is known to."""
     if _lacks_space(known, verdict):
         return _OLD_RUNS
     last = known.last

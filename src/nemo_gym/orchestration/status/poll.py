@@ -8,7 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nemo_gym.chain.endings import BenchmarkState
-from nemo_gym.orchestration.status.report import BenchmarkStatus, SubmissionStatus
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.status.gather import Groups, gather
+from nemo_gym.orchestration.status.last_status import LastStatus
+from nemo_gym.orchestration.status.report import BenchmarkStatus, SubmissionStatus, of_submissions
+from nemo_runs.clock import SystemClock
 
 FIRST = 1.0
 """Seconds between the first two looks, and after every change."""
@@ -29,6 +33,17 @@ class Pace:
         interval = FIRST if changed else min(self._interval * _GROWTH, LONGEST)
         self._interval = interval
         return interval * self.random.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+def looking(records: Sequence[SubmissionRecord], machines: Groups) -> Callable[[], list[SubmissionStatus]]:
+    """What looks at some submissions, with what was known last where a machine does not answer."""
+    memory = LastStatus()
+
+    def look() -> list[SubmissionStatus]:
+        found = of_submissions(gather(records, machines).values())
+        return memory.completed(found, now=SystemClock().seconds())
+
+    return look
 
 
 def watch(
