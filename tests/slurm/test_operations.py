@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,48 @@ def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Stud
         first,
         again["job_id"],
     ]
+    until(lambda: queued(student) == [])
+
+
+HARNESS = """\
+import json, os, sys, time
+from pathlib import Path
+outputs = Path(os.environ["NEMO_GYM_OUTPUTS"])
+if "--go-on" not in sys.argv:
+    (outputs / "half.json").write_text("3")
+    time.sleep(600)
+half = json.loads((outputs / "half.json").read_text())
+samples = [{"id": number, "score": number < 3, "answer": "x"} for number in range(half + 1)]
+(outputs / "results.json").write_text(json.dumps({"samples": samples, "accuracy": 0.75}))
+"""
+
+
+def test_another_harness_goes_on_in_the_next_job_of_its_chain(student: Student, tmp_path: Path) -> None:
+    """It is asked to end ahead of the time limit, and what it had begun is there for its next start."""
+    (tmp_path / "harness.py").write_text(HARNESS)
+    command = {
+        "argv": [sys.executable, "harness.py"],
+        "resume_args": ["--go-on"],
+        "working_folder": str(tmp_path),
+        "files": [str(tmp_path / "harness.py")],
+        "results": {"path": "results.json", "samples": "samples", "score": "accuracy", "answer": "answer"},
+    }
+    run = {"benchmark": {"name": "theirs", "command": command}}
+    record = student.submit(
+        student.config(
+            driver={"policy_model": "policy", "benchmarks": {"theirs": {"resumable": True, "run": run}}}
+        )
+    )
+    paths = JobPaths(Path(record["benchmarks"][0]["job_dir"]))
+    first = record["benchmarks"][0]["job_id"]
+    until(lambda: list(paths.artifacts.glob("**/half.json")), timeout=60)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", first], check=True)
+    done = reaches(student, record, "succeeded")
+    assert drivers(paths) == [first, done["job_id"]]
+    assert paths.link(first).end.read_text().startswith("drained 75 walltime\n"), student.said(paths)
+    results = json.loads(student.gym("job", "results", record["gym_job_id"], "--json").stdout)["results"]
+    (found,) = results
+    assert (found["status"], found["score"], found["expected"]) == ("complete", 0.75, 4)
     until(lambda: queued(student) == [])
 
 

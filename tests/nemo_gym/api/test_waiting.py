@@ -76,9 +76,7 @@ def test_after_its_timeout_it_says_that_the_jobs_go_on(timeout: float) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf")])
 def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
-    with pytest.raises(
-        UsageError, match=r"timeout: .* is not a number of seconds from 0; None waits"
-    ):
+    with pytest.raises(UsageError, match=r"timeout: .* is not a number of seconds from 0; None waits"):
         wait_for(ID, timeout, None, look=looks((status("succeeded", 10),)))
 
 
