@@ -20,6 +20,7 @@ OF_THE_SHELL: Mapping[str, str] = {
     "waits": "in a model's job, with a benchmark's name behind it: it waits for the services",
     "services": "in a model's job: ports and processes of the services, once they are ready",
     "services_failed": "in a model's job: why they will not be",
+    "sharers": "in a model's job: how many benchmarks are at work still, once one has ended",
     "stop": "in a model's job: exists once it was asked to end; holds who asked",
     "wanted": "in a model's job: exists once a benchmark wants a successor",
     ".gym_installed_commit": "in the benchmark's folder: the commit that all its jobs use",
@@ -29,6 +30,7 @@ OF_THE_SHELL: Mapping[str, str] = {
 """Files of a run, in its folder unless said otherwise, that the shell of jobs alone writes and reads."""
 OLD_SHELL = "shell"
 """The folder of a benchmark in which an earlier version put the shell files of its jobs, unsealed."""
+PARALLEL = "parallel"
 MODEL_CALLS = "model-calls"
 """Folders of captured calls, which an earlier version wrote."""
 
@@ -144,6 +146,11 @@ class LinkPaths:
     def replicas_lost(self) -> Path:
         """How many replicas of services ended while others of them went on."""
         return self.folder / "replicas_lost"
+
+    @property
+    def parallel(self) -> Path:
+        """How many rollouts may be in flight now, where other benchmarks of the same job have ended."""
+        return self.folder / PARALLEL
 
     @property
     def service_died(self) -> Path:

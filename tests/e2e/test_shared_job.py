@@ -157,7 +157,8 @@ def test_what_failed_goes_on_in_the_next_job_and_what_is_complete_is_not_repeate
 
 def test_a_cancelled_benchmark_ends_and_the_others_go_on(campaign):
     go_on = campaign.folder / "go-on"
-    campaign.begin({"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf"})
+    its = {"kept": f"wait={go_on} {COMPLETE}", "gone": "deaf"}
+    campaign.begin(its, run={"num_samples_in_parallel": 9})
     until(lambda: (campaign.paths("gone").artifacts / "deaf").exists() and campaign.started("kept"))
     assert campaign.status("gone").state is BenchmarkState.RUNNING
     request = cancel.CancelRequest(record=campaign.record, benchmark=f"{MODEL}.gone", by="ada", within=30)
@@ -165,6 +166,8 @@ def test_a_cancelled_benchmark_ends_and_the_others_go_on(campaign):
     assert report.exit_status == EXIT_DONE
     assert [outcome.state for outcome in report.outcomes] == [BenchmarkState.CANCELLED]
     assert campaign.status("kept").state is BenchmarkState.RUNNING
+    share = campaign.paths("kept").link(campaign.first.job_id).parallel
+    until(lambda: share.exists() and share.read_text().strip() == "9")  # it had four beside the other one
     go_on.touch()
     campaign.settle()
     assert campaign.status("kept").state is BenchmarkState.SUCCEEDED

@@ -81,8 +81,13 @@ gym_has_ended() {
 
 # As long as a benchmark is at work.
 gym_serve() {
-  local begun='' ready=''
+  local begun='' ready='' sharers=''
   while gym_is_shared; do
+    # those that are left have its share of the requests, too
+    if [[ -n $ready && -n $sharers && $sharers != "${#gym_sharer_pids[@]}" ]]; then
+      { gym_try_put "$gym_link/sharers" "${#gym_sharer_pids[@]}"; } 2>/dev/null
+    fi
+    sharers=${#gym_sharer_pids[@]}
     if [[ -z $begun && -z $gym_asked ]] && gym_is_awaited; then
       begun=yes
       ! gym_begin_services || ready=yes

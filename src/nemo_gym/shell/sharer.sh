@@ -21,6 +21,7 @@ if [[ -n $gym_shared ]]; then
     if [[ -d $gym_link ]]; then
       gym_hear
       gym_note_lost_replicas
+      gym_note_share
     fi
     gym_alive "$gym_shared_pid"
   }
@@ -30,6 +31,20 @@ if [[ -n $gym_shared ]]; then
     [[ $gym_shared/replicas_lost -nt $gym_link/replicas_lost ]] || return 0
     gym_one "$gym_shared/replicas_lost"
     { gym_try_put "$gym_link/replicas_lost" "$gym_value"; } 2>/dev/null
+  }
+
+  # The share of the requests that this benchmark has since others have ended; the collector reads it.
+  gym_note_share() {
+    [[ -n $GYM_PARALLEL && $gym_shared/sharers -nt $gym_link/parallel ]] || return 0
+    gym_one "$gym_shared/sharers"
+    [[ $gym_value =~ ^[1-9][0-9]{0,3}$ ]] || return 0
+    gym_set_share "$gym_value"
+    { gym_try_put "$gym_link/parallel" "$gym_parallel"; } 2>/dev/null
+  }
+
+  # gym_set_share SHARERS: sets gym_parallel to what each of so many may have in flight.
+  gym_set_share() {
+    gym_parallel=$((GYM_PARALLEL > $1 ? GYM_PARALLEL / $1 : 1))
   }
 
   gym_hear() {
@@ -112,7 +127,7 @@ if [[ -n $gym_shared ]]; then
       case $key in
         service) gym_service_ports[value]=$port gym_service_pids[value]=$pid gym_shared_hosts[value]=$host ;;
         otel) gym_otel_port=$value gym_otel_pid=$gym_shared_pid ;;
-        sharers) [[ -z $GYM_PARALLEL ]] || gym_parallel=$((GYM_PARALLEL > value ? GYM_PARALLEL / value : 1)) ;;
+        sharers) [[ -z $GYM_PARALLEL ]] || gym_set_share "$value" ;;
       esac
     done <"$gym_shared/services"
     for index in "${!gym_service_ports[@]}"; do

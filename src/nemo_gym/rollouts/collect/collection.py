@@ -12,6 +12,7 @@ from nemo_gym.rollouts.collect.drain import Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.collect.request_share import RequestShare
 from nemo_gym.rollouts.collect.until_run import UntilRun
 from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.store import OutputStore
@@ -31,6 +32,7 @@ class RunContext:
     clock: SecondsClock
     retries: Retries
     disk_wait: DiskWait
+    share: RequestShare
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ def _collector(
         own_service=config.policy_service_name is not None,
         disk_wait=context.disk_wait,
         on_tick=on_tick,
+        allowed=context.share,
         report=context.console.report,
         monotonic=context.clock.monotonic,
         now=context.clock.seconds,

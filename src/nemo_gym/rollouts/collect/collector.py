@@ -132,6 +132,7 @@ class Collector:
         own_service: bool = False,
         disk_wait: DiskWait | None = None,
         on_tick: Callable[[RunTally], None] = lambda _tally: None,
+        allowed: Callable[[], int | None] = lambda: None,
         report: Callable[[str], None] = lambda _message: None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -146,6 +147,8 @@ class Collector:
         self._bounds = bounds
         self._own_service = own_service
         self._on_tick = on_tick
+        self._allowed = allowed
+        self._at_most = bounds.concurrency
         self._report = report
         self._disk_wait = disk_wait or DiskWait(environ={}, report=report, monotonic=monotonic)
         self._monotonic = monotonic
@@ -196,18 +199,26 @@ class Collector:
         return failures > 0 and not no_progress
 
     async def _run_workers(self, tasks: Iterator[_Work]) -> None:
-        workers = [asyncio.create_task(self._work(tasks)) for _ in range(self._bounds.concurrency)]
-        everyone = asyncio.gather(*workers)
+        workers: list[asyncio.Task[None]] = []
+        everyone = self._more(workers, tasks)
         try:
             while not everyone.done() and not self._overdue():
                 await asyncio.wait({everyone}, timeout=POLL_SECONDS)
                 self._tick()
+                if len(workers) < self._at_most and not everyone.done():
+                    everyone = asyncio.gather(everyone, self._more(workers, tasks))
             if everyone.done():
                 everyone.result()  # a worker only raises what ends the run
         finally:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, everyone, return_exceptions=True)
+
+    def _more(self, workers: list[asyncio.Task[None]], tasks: Iterator[_Work]) -> asyncio.Future[Any]:
+        """Start as many workers as there may be now, beside those that there are; all of the new ones."""
+        new = [asyncio.create_task(self._work(tasks)) for _ in range(self._at_most - len(workers))]
+        workers += new
+        return asyncio.gather(*new)
 
     async def _work(self, tasks: Iterator[_Work]) -> None:
         for task in tasks:
@@ -374,6 +385,8 @@ class Collector:
         self._see_stop(now)
         if now - self._store_ticked >= STORE_TICK_SECONDS:
             self._store_ticked = now
+            self._at_most = max(self._at_most, self._allowed() or 0)
+            self._breaker = max(self._breaker, self._at_most)
             try:
                 self._store.tick()
             except (DiskFullError, OSError) as error:

@@ -71,7 +71,7 @@ def check(
     of the benchmark has written, where it has one.
     """
     endpoint = endpoint_of(config, environ)
-    _allow_connections(config.num_samples_in_parallel)
+    allow_connections(config.num_samples_in_parallel)
     paths = output_paths(config)
     agent = load_agent(config.benchmark.agent)
     if results is not None:
@@ -104,7 +104,7 @@ def endpoint_of(config: RunConfig, environ: Mapping[str, str]) -> Endpoint:
     )
 
 
-def _allow_connections(concurrency: int) -> None:
+def allow_connections(concurrency: int) -> None:
     """Raise the limit on open files where it is too low: each rollout in flight holds a connection."""
     needed = concurrency + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,6 +19,7 @@ from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, stopped_before_start
 from nemo_gym.rollouts.collect.model_check import agent_facts, check_agent, found_model
 from nemo_gym.rollouts.collect.preflight import Prepared
+from nemo_gym.rollouts.collect.request_share import RequestShare
 from nemo_gym.rollouts.collect.until_run import UntilRun, is_decided
 from nemo_gym.rollouts.judges.configured import prices_of
 from nemo_gym.rollouts.judges.models import opened_judges
@@ -89,7 +90,9 @@ class CollectorRun:
             monotonic=clock.monotonic,
             stop=lambda: drain.sigterm_received or drain.poll(),
         )
-        self._context = RunContext(drain, console, clock, self._retries, self._disk_wait)
+        self._context = RunContext(
+            drain, console, clock, self._retries, self._disk_wait, RequestShare(environ)
+        )
 
     def execute(self) -> RunResult:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""

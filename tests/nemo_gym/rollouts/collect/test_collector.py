@@ -100,7 +100,17 @@ class Scripted:
 
 
 def collect(
-    store, scripted, drain=None, *, concurrency=4, own_service=False, said=None, before=None, **bounds
+    store,
+    scripted,
+    drain=None,
+    *,
+    concurrency=4,
+    own_service=False,
+    said=None,
+    before=None,
+    allowed=lambda: None,
+    monotonic=time.monotonic,
+    **bounds,
 ):
     drain = drain or Drain({})
 
@@ -114,6 +124,8 @@ def collect(
             drain=drain,
             bounds=Bounds(concurrency, **bounds),
             own_service=own_service,
+            allowed=allowed,
+            monotonic=monotonic,
             report=(said if said is not None else []).append,
         )
         if before:
@@ -135,6 +147,22 @@ def test_every_planned_rollout_is_collected_once_and_no_more_than_allowed_at_onc
     assert scripted.most_running == 7
     assert (tally.new, tally.failed, tally.reward_sum, tally.output_tokens) == (100, 0, 100.0, 200)
     assert drain.reason is None
+
+
+def test_more_rollouts_are_in_flight_once_more_are_allowed_and_never_fewer():
+    async def until_six_are_in_flight():
+        for _ in range(6000):
+            if scripted.most_running >= 6 or len(store.rows) >= 20:
+                return
+            await asyncio.sleep(0.01)
+
+    steps = iter([None, 1, 4, 6])
+    store, scripted = MemoryStore(40), Scripted(lambda index, tried: until_six_are_in_flight())
+    in_a_hurry = lambda: 100 * time.monotonic()  # noqa: E731
+    collect(store, scripted, concurrency=2, allowed=lambda: next(steps, 3), monotonic=in_a_hurry)
+    assert scripted.most_running == 6
+    assert sorted(store.rows) == list(range(40))
+    assert set(scripted.tries.values()) == {1}
 
 
 def test_results_and_failures_say_when_they_were_in_flight():
