@@ -1,11 +1,12 @@
 """The Jobs service beside bare SQL and bare processes, measured in turns in one run.
 
-    python bench/jobs_service.py [--rounds 30] [--only create,running,pausing,backlog,watched,pages,idle]
+    python bench/jobs_service.py [--rounds 30]
+        [--only create,running,pausing,backlog,watched,pages,browser,idle]
     python bench/jobs_service.py --before REVISION [--rounds 30]
 
 Limits: a job is made in 15 ms; its command begins, and is shown to be active, within 150 ms over the start of
 a process; a pause is seen in 0.5 s; a filtered page among 100,000 jobs takes 15 ms over its SQL, with 80
-watchers too; 1,000 trivial jobs end at 30 a second, none failed; 80 watchers slow no plain read; an idle
+watchers too; the list in a browser takes 150 ms; 1,000 trivial jobs end at 30 a second, none failed; 80 watchers slow no plain read; an idle
 service takes 2 % of a core. Ends with 1 when one of them is passed.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helix import before, crowds, requests
+from helix import before, browser, crowds, requests
 from helix.program import Program
 
 SLOTS = 8
@@ -51,7 +52,7 @@ def few(only: set[str], slots: int, actions: dict[str, Callable[[Program], bool]
 
 def many(rounds: int, only: set[str], count: int) -> bool:
     """Measurements on a service that has very many jobs."""
-    if not only & {"pages", "watched", "idle"}:
+    if not only & {"pages", "browser", "watched", "idle"}:
         return True
     with tempfile.TemporaryDirectory() as folder:
         service = Program(Path(folder, "data"))
@@ -62,6 +63,8 @@ def many(rounds: int, only: set[str], count: int) -> bool:
                 kept.append(crowds.pages(service, rounds, "nobody watches"))
                 with crowds.watchers(service):
                     kept.append(crowds.pages(service, rounds, f"{crowds.WATCHERS} watch"))
+            if "browser" in only:
+                kept.append(browser.first_pages(service, rounds))
             if "watched" in only:
                 kept.append(crowds.watched(service, 5 * rounds))
             if "idle" in only:
@@ -90,7 +93,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=30, help="how often each is done (default: 30)")
     parser.add_argument("--jobs", type=int, default=100_000, help="jobs among which pages are looked for")
-    parser.add_argument("--only", default="create,running,pausing,backlog,watched,pages,idle")
+    parser.add_argument("--only", default="create,running,pausing,backlog,watched,pages,browser,idle")
     parser.add_argument(
         "--before", metavar="REVISION", help="create and backlog beside the code of a revision"
     )
