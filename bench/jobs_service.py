@@ -6,8 +6,8 @@
 
 Limits: a job is made in 15 ms; its command begins, and is shown to be active, within 150 ms over the start of
 a process; a pause is seen in 0.5 s; a filtered page among 100,000 jobs takes 15 ms over its SQL, with 80
-watchers too; the list in a browser takes 150 ms; 1,000 trivial jobs end at 30 a second, none failed; 80 watchers slow no plain read; an idle
-service takes 2 % of a core. Ends with 1 when one of them is passed.
+watchers too, and the list in a browser 150 ms; 1,000 trivial jobs end at 30 a second, none failed;
+80 watchers slow no plain read; an idle service takes 2 % of a core. Ends with 1 when one of them is passed.
 """
 
 from __future__ import annotations

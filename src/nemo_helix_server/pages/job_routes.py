@@ -72,7 +72,7 @@ class JobPages:
         """The list of jobs."""
         view = listing.JobsView.read(visit.request.query_params, visit.caller.workspace)
         roles.check_workspace(visit.caller, view.workspace)
-        known = [one["name"] for one in self.parts.workspaces.all(visit.caller.workspace)]
+        known = self.parts.workspaces.names(visit.caller.workspace)
         template = "jobs/list.html" if is_partial(visit.request) else "jobs/page.html"
         return self._page(
             visit,

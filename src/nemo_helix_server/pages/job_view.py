@@ -178,7 +178,7 @@ def _action(
     windows = _windows(job, limits, now) if is_control else ()
     refusal = no_role or offer.refusal
     if is_control and refusal is None and not windows:
-        refusal = "the job's storage has no window that could be longer"
+        refusal = "no window of the job's storage runs or can begin any more, or it is the longest already"
     return PageAction(
         name=offer.action.value,
         title=_TITLES.get(offer.action, offer.action.value.capitalize()),
@@ -198,6 +198,8 @@ def window_key(job: Record) -> str:
 
 def _windows(job: Record, limits: StorageLimits, now: datetime) -> list[tuple[int, str]]:
     """The windows to choose from; of one that runs only those that end later than it does."""
+    if HelixJobStatus(job["status"]).is_final and job.get("storage_expires_at") is None:
+        return []
     stopped, until = times.parsed(job.get("stopped_at")), times.parsed(job.get("storage_expires_at"))
     most = limits.maximum_pause_ttl_seconds
     found = []

@@ -62,7 +62,11 @@ class Showing(Lookups):
         with self.store.read() as reader:
             self.check_workspace(reader, query.workspace or EVERYWHERE)
             found = reader.jobs.stretch(query)
-            latest = reader.series.latest([job.id for job in found], curves, points) if curves else {}
+            # the details say which series a job has, so that those without any cost nothing
+            names = {
+                job.id: next((name for name in curves if name in job.status_details), "") for job in found
+            }
+            latest = reader.series.latest({job: name for job, name in names.items() if name}, points)
         return JobsStretch(
             jobs=[responses.job(job, self.limits, self.clock) for job in found],
             places=[

@@ -42,6 +42,11 @@ class WorkspaceRepository:
                 shown(reader, record) for record in reader.workspaces.all() if only in {None, record.name}
             ]
 
+    def names(self, only: str | None) -> list[str]:
+        """The names of all workspaces, or the one that a caller is confined to; costs no look at jobs."""
+        with self.store.read() as reader:
+            return [record.name for record in reader.workspaces.all() if only in {None, record.name}]
+
     def get(self, name: str) -> dict[str, Any]:
         """One workspace, with how many jobs it has and what their storage takes."""
         with self.store.read() as reader:

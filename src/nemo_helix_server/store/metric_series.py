@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 
 from nemo_helix_server.jobs.model import MetricPoint, WritersStart
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.session import StorePart
 
 _points, _tails = schema.metric_points.c, schema.tails.c
+
+# Made once, since a list needs them for each of its jobs: making one takes longer than running it.
+_HERE = (_points.job_id == bindparam("job_id"), _points.name == bindparam("name"))
+_STEP_OF_SERIES = select(_points.step_name).where(*_HERE).limit(1)
+_NEWEST = (
+    select(_points.value)
+    .where(*_HERE, _points.step_name == bindparam("step_name"))
+    .order_by(_points.step.desc())
+    .limit(bindparam("most"))
+)
 
 
 class SeriesReader(StorePart):
@@ -36,20 +46,15 @@ class SeriesReader(StorePart):
                 series[name] = [point]
         return series
 
-    def latest(self, job_ids: Sequence[str], names: Sequence[str], most: int) -> dict[str, list[float]]:
-        """The newest values of the first of these series that each job has, oldest first."""
+    def latest(self, wanted: Mapping[str, str], most: int) -> dict[str, list[float]]:
+        """The newest values of one series of each job, oldest first: ``wanted`` has its name by job id."""
         found: dict[str, list[float]] = {}
-        for job_id in job_ids:
-            for name in names:
-                here = (_points.job_id == job_id, _points.name == name)
-                steps = select(_points.step_name).where(*here).limit(1)
-                step_name = self.connection.execute(steps).scalar()
-                if step_name is None:
-                    continue
-                query = select(_points.value).where(*here, _points.step_name == step_name)
-                newest = self.connection.execute(query.order_by(_points.step.desc()).limit(most))
+        for job_id, name in wanted.items():
+            here = {"job_id": job_id, "name": name}
+            step_name = self.connection.execute(_STEP_OF_SERIES, here).scalar()
+            if step_name is not None:
+                newest = self.connection.execute(_NEWEST, {**here, "step_name": step_name, "most": most})
                 found[job_id] = [value for (value,) in newest][::-1]
-                break
         return found
 
     def tail(self, job_id: str, name: str) -> int:

@@ -3,15 +3,18 @@
 import contextlib
 import json
 import os
+import pty
+import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.nemo_helix_server.commands.programs import JOBS, nemo, training, until
+from tests.nemo_helix_server.commands.programs import JOBS, NEMO, nemo, training, until
 
 pytestmark = pytest.mark.e2e
 
@@ -252,3 +255,26 @@ def test_the_unit_runs_this_program(tmp_path):
     assert program.exists()
     assert line.endswith(f'services run --port 9 --data-dir "{tmp_path}/a \\"b\\" 100%%"')
     assert "KillMode=process" in shown.stdout
+
+
+def test_a_terminal_gets_an_address_that_opens_the_pages_and_nothing_else_does(tmp_path):
+    ours, theirs = pty.openpty()
+    argv = [NEMO, "services", "run", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        said = b""
+        while b"makes another" not in said:
+            said += os.read(ours, 4096)
+        address = re.search(rb"http://\S+/pages/enter\?code=\S+", said)[0].decode()
+        assert "(once, within 5 min;" in said.decode()
+        entered = httpx.get(address, trust_env=False)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert httpx.get(address, trust_env=False).status_code == 401
+        code = address.partition("code=")[2].encode()
+        kept = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
+        assert not [path for path in kept if code in path.read_bytes()]
+    finally:
+        process.terminate()
+        process.wait(60)
+        os.close(ours)

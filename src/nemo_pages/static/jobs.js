@@ -1,4 +1,5 @@
-/* Charts of series over training steps. What a canvas shows stands beside it as sentences and a table. */
+/* Charts of series over training steps, and the end of the log in sight.
+   What a canvas shows stands beside it as sentences and a table. */
 "use strict";
 (() => {
   const COLOURS = ["--accent", "--waiting", "--succeeded", "--paused", "--failed", "--neutral"];
@@ -21,14 +22,13 @@
     context.save();
     context.lineWidth = devicePixelRatio;
     context.font = `${11 * devicePixelRatio}px sans-serif`;
-    context.textAlign = "center";
     for (const mark of marks) {
       const { min, max } = plot.scales.x;
       if (mark.step < min || mark.step > max) continue;
       const at = Math.round(plot.valToPos(mark.step, "x", true));
       const stops = !["resumed", "rerun", "went on"].includes(mark.kind);
       const failed = ["failed", "interrupted", "cancelled"].includes(mark.kind);
-      context.strokeStyle = context.fillStyle = colour(element, failed ? "--failed" : stops ? "--paused" : "--succeeded");
+      context.strokeStyle = context.fillStyle = colour(element, failed ? "--failed" : mark.kind === "paused" ? "--paused" : "--succeeded");
       context.setLineDash(stops ? [4 * devicePixelRatio, 4 * devicePixelRatio] : []);
       context.beginPath();
       context.moveTo(at, plot.bbox.top);
@@ -36,6 +36,8 @@
       context.stroke();
       const row = seen.get(at) || 0;
       seen.set(at, row + 1);
+      const { left, width } = plot.bbox;
+      context.textAlign = at < left + width * 0.08 ? "left" : at > left + width * 0.92 ? "right" : "center";
       if (row < 3) context.fillText(mark.kind, at, plot.bbox.top + (12 + 13 * row) * devicePixelRatio);
     }
     context.restore();
@@ -78,6 +80,17 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     for (const element of document.querySelectorAll(".plot[data-chart]")) draw(element);
   });
+
+  /* A log that is read at its end stays there when lines are added. */
+  let followed = true;
+  const log = () => document.querySelector("#log pre");
+  const toEnd = () => { const lines = log(); if (lines && followed) lines.scrollTop = lines.scrollHeight; };
+  document.addEventListener("scroll", (event) => {
+    if (event.target === log()) followed = log().scrollHeight - log().scrollTop - log().clientHeight < 40;
+  }, true);
+  document.addEventListener("htmx:afterSettle", toEnd);
+  toEnd();
+
   let wait = null;
   addEventListener("resize", () => {
     clearTimeout(wait);
