@@ -11,7 +11,7 @@ from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.results.verify import Verification, Verified
+    from nemo_gym.orchestration.results.verify import Verification
 
 
 @click.command(short_help="Certify that results are whole.")
@@ -44,26 +44,5 @@ def _text(found: Verification) -> str:
     lines = [f"{found.gym_job_id}  {found.run_dir}"]
     lines += [f"  wrong: {problem}" for problem in found.problems]
     for benchmark in found.benchmarks:
-        lines += ["", *_benchmark(benchmark)]
-    lines += ["", "CERTIFIED: complete and intact." if found.valid else "NOT CERTIFIED: see above."]
-    return "\n".join(lines)
-
-
-def _benchmark(verified: Verified) -> list[str]:
-    certificate = verified.certificate
-    lines = [f"{verified.benchmark}: {'certified' if verified.valid else 'not certified'}"]
-    if certificate is not None and certificate.expected is not None:
-        lines.append(
-            f"  expected {certificate.expected:,}, present once {certificate.present:,}, "
-            f"missing {certificate.missing:,}, duplicated {certificate.duplicates:,}, "
-            f"damaged {certificate.damaged:,}, torn bytes {certificate.torn_bytes:,}, "
-            f"unplanned {certificate.strays:,}"
-        )
-        if certificate.until is not None:
-            lines.append(f"  until {certificate.until['sentence']}; seed {certificate.until['seed']}")
-            lines.append(f"  not needed {certificate.not_needed:,}")
-        lines += [
-            f"  {name.replace('_', ' '):<19} sha256 {digest}" for name, digest in certificate.digests.items()
-        ]
-    lines += [f"  wrong: {problem}" for problem in verified.problems]
-    return lines + [f"  note: {note}" for note in verified.notes]
+        lines += ["", *benchmark.lines()]
+    return "\n".join([*lines, "", found.sentence])

@@ -18,7 +18,12 @@ from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
 
-_TIMES = ("QUEUE", "INSTALL", "LOAD", "USEFUL", "REPEATED", "TAIL", "IDLE", "ALLOCATED")
+COLUMNS = (
+    *("ID", "BENCHMARK", "LINK"),
+    *("QUEUE", "INSTALL", "LOAD", "USEFUL", "REPEATED", "TAIL", "IDLE", "ALLOCATED"),
+    "GPU-HOURS",
+)
+"""Headings of the table."""
 _NAMES = {
     "repeated": "work that was done again",
     "started_again": "starting once more in later jobs",
@@ -113,25 +118,35 @@ def _link(link: LinkBill) -> dict[str, Any]:
 
 def to_text(bills: Sequence[Bill], width: int | None = None) -> str:
     """A table with one row a link and totals; below it notes, and what would have saved most."""
-    rows = []
+    lines = [table(COLUMNS, rows(bills), width)]
+    for part in remarks(bills):
+        lines += ["", *part]
+    return "\n".join(lines)
+
+
+def rows(bills: Sequence[Bill]) -> list[list[str]]:
+    """The cells of `COLUMNS`: a row for each link, and totals."""
+    found = []
     for each in bills:
         for link in each.links:
-            rows.append([each.gym_job_id, each.benchmark, link.name, *_times(link.queue, link.owners), ""])
+            found.append([each.gym_job_id, each.benchmark, link.name, *_times(link.queue, link.owners), ""])
         if len(each.links) > 1:
             times = _times(each.queue, each.owners)
-            rows.append([each.gym_job_id, each.benchmark, "all", *times, _hours(gpu_hours([each]))])
+            found.append([each.gym_job_id, each.benchmark, "all", *times, _hours(gpu_hours([each]))])
         else:
-            rows[-1][-1] = _hours(gpu_hours([each]))
+            found[-1][-1] = _hours(gpu_hours([each]))
     if len(bills) > 1:
         queue = sum(each.queue for each in bills)
-        rows.append(["all", "", "", *_times(queue, _owners(bills)), _hours(gpu_hours(bills))])
-    lines = [table(("ID", "BENCHMARK", "LINK", *_TIMES, "GPU-HOURS"), rows, width)]
+        found.append(["all", "", "", *_times(queue, _owners(bills)), _hours(gpu_hours(bills))])
+    return found
+
+
+def remarks(bills: Sequence[Bill]) -> list[list[str]]:
+    """What is said below the table, in parts: notes, tokens and money, what would have saved most."""
     notes = [f"{each.benchmark} of {each.gym_job_id}: {note}" for each in bills for note in each.notes]
-    lines += ["", *notes] if notes else []
-    lines += _cost_lines(bills)
-    if found := bill.savings(bills):
-        lines += ["", _advice(found[0], sum(each.allocated for each in bills))]
-    return "\n".join(lines)
+    savings = bill.savings(bills)
+    advice = [_advice(savings[0], sum(each.allocated for each in bills))] if savings else []
+    return [part for part in (notes, _cost_lines(bills), advice) if part]
 
 
 def _cost_lines(bills: Sequence[Bill]) -> list[str]:
@@ -143,7 +158,7 @@ def _cost_lines(bills: Sequence[Bill]) -> list[str]:
             lines += [f"{name}: {line}" for line in _parts(each.costs)]
     if len(bills) > 1 and (total := total_of(each.costs for each in bills)) is not None:
         lines.append(f"all: {_money(total, bills[0].costs)}")
-    return ["", *lines] if lines else []
+    return lines
 
 
 def _parts(costs: BenchmarkCosts) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym.errors import DataError
-from nemo_gym.job_paths import JobPaths
+from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.status import chain_head
@@ -109,16 +109,25 @@ def _result(record: SubmissionRecord, entry: BenchmarkEntry, report: Reporter) -
 
 
 def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
+    if not paths.job_dir.is_dir():
+        return {"status": "no results", "detail": f"there is no folder {paths.job_dir} on this machine"}
+    return _read_output(paths.rollouts, _ended(paths, job_id))
+
+
+def output_result(run: str, benchmark: str, paths: RolloutPaths) -> BenchmarkResult:
+    """What came out of an output that belongs to no submission; raises `DataError` for damaged files."""
+    known = {"gym_job_id": run, "benchmark": benchmark, "job_dir": str(paths.output.parent)}
+    return BenchmarkResult(**{**known, **_read_output(paths, "")})
+
+
+def _read_output(paths: RolloutPaths, ended: str) -> dict[str, Any]:
     from nemo_gym.rollouts.output.manifest import load_manifest
     from nemo_gym.rollouts.scores.summary import load_summary
 
-    if not paths.job_dir.is_dir():
-        return {"status": "no results", "detail": f"there is no folder {paths.job_dir} on this machine"}
-    manifest = load_manifest(paths.rollouts.manifest)
+    manifest = load_manifest(paths.manifest)
     model = _model(manifest.model, manifest.generation) if manifest is not None else None
-    progress = _json(paths.rollouts.progress)
-    summary = load_summary(paths.rollouts)
-    ended = _ended(paths, job_id)
+    progress = _json(paths.progress)
+    summary = load_summary(paths)
     at_work = progress.get("state") in ("running", "draining") and not ended
     if summary is None or at_work:
         return {**_unfinished(progress, ended, started=manifest is not None), "model": model}

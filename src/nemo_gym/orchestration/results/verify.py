@@ -34,6 +34,25 @@ class Verified:
         """Whether every expected rollout is there once and everything matches."""
         return not self.problems
 
+    def lines(self) -> list[str]:
+        """For a person: whether it is certified, the counts, the digests, what is wrong."""
+        certificate = self.certificate
+        found = [f"{self.benchmark}: {'certified' if self.valid else 'not certified'}"]
+        if certificate is not None and certificate.expected is not None:
+            found.append(
+                f"  expected {certificate.expected:,}, present once {certificate.present:,}, "
+                f"missing {certificate.missing:,}, duplicated {certificate.duplicates:,}, "
+                f"damaged {certificate.damaged:,}, torn bytes {certificate.torn_bytes:,}, "
+                f"unplanned {certificate.strays:,}"
+            )
+            if certificate.until is not None:
+                found.append(f"  until {certificate.until['sentence']}; seed {certificate.until['seed']}")
+                found.append(f"  not needed {certificate.not_needed:,}")
+            digests = certificate.digests.items()
+            found += [f"  {name.replace('_', ' '):<19} sha256 {digest}" for name, digest in digests]
+        found += [f"  wrong: {problem}" for problem in self.problems]
+        return found + [f"  note: {note}" for note in self.notes]
+
     def to_json(self) -> dict[str, Any]:
         """The certificate as JSON values."""
         found = asdict(self.certificate) if self.certificate else {}
@@ -58,6 +77,11 @@ class Verification:
     def valid(self) -> bool:
         """Whether nothing is wrong anywhere."""
         return not self.problems and all(benchmark.valid for benchmark in self.benchmarks)
+
+    @property
+    def sentence(self) -> str:
+        """What the certificates come to."""
+        return "CERTIFIED: complete and intact." if self.valid else "NOT CERTIFIED: see above."
 
     def to_json(self) -> dict[str, Any]:
         """The document of ``--json``."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nemo_gym.chain.evidence import Evidence, Link, RecordedDecision
+from nemo_gym.chain.evidence import Evidence, Link
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records.run_files import RunFiles
 from nemo_gym.orchestration.status import logs
@@ -81,10 +81,10 @@ def _lines(description: BenchmarkInfo) -> Iterable[str]:
     yield f"{known.benchmark}: {status.state}{reason}"
     yield f"  folder: {known.job_dir}"
     if known.links:
-        rows = [_row(known, link) for link in known.links]
+        rows = [link_cells(known, link) for link in known.links]
         yield from (f"  {line}" for line in table(_COLUMNS, rows).splitlines())
         yield from (
-            f"  {link.name} decided at its start: {_decided(known, link, link.decision)}"
+            f"  {link.name} decided at its start: {decided(known, link)}"
             for link in known.links
             if link.decision is not None
         )
@@ -136,8 +136,11 @@ def _log_lines(logs: Mapping[str, Sequence[str]]) -> Iterable[str]:
         yield from (f"  {source} log: {path}{earlier}" for path in paths[-1:])
 
 
-def _decided(known: Evidence, link: Link, decision: RecordedDecision) -> str:
-    """What a job decided at its start; the first of a resubmission follows no job either."""
+def decided(known: Evidence, link: Link) -> str:
+    """What a job decided at its start, empty for nothing; the first of a resubmission follows no job."""
+    decision = link.decision
+    if decision is None:
+        return ""
     again = next((again for again in known.resubmissions if again.job_id == link.job_id), None)
     action = decision.action.replace("_", " ")
     if again is not None and not link.predecessor:
@@ -145,7 +148,8 @@ def _decided(known: Evidence, link: Link, decision: RecordedDecision) -> str:
     return f"{action}: {decision.reason}"
 
 
-def _row(known: Evidence, link: Link) -> list[str]:
+def link_cells(known: Evidence, link: Link) -> list[str]:
+    """Run, start, end, the scheduler's word, successor: as they are shown in a table."""
     seen = known.seen.get(link.job_id)
     word = (seen.observation.word or seen.observation.state) if seen is not None else ""
     ended = f"{link.end.outcome} (exit status {link.end.status})" if link.end is not None else "-"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Self, cast
 
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.executors.base import JobExecutor
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records.run_files import LocalRunFiles, RunFiles
@@ -93,3 +93,18 @@ class SubmissionMachines:
         self._closing.callback(host.close)
         memory = LastSeen.of(record.executor, record.hostname or "")
         return SubmissionMachine(executor_for(record.executor, host), run_files(host), memory)
+
+
+class MachinesHere(SubmissionMachines):
+    """The same for who must not open a connection: of another machine nobody is asked.
+
+    Files of its submissions are read where a copy of them is here.
+    """
+
+    def _opened(self, record: SubmissionRecord) -> SubmissionMachine:
+        if record.hostname is None:
+            return super()._opened(record)
+        asks = f"no page asks {record.hostname}; `gym job status` does"
+        memory = LastSeen.of(record.executor, record.hostname)
+        silent = cast("JobExecutor", _Absent(record.hostname, GymError(asks)))
+        return SubmissionMachine(silent, LocalRunFiles(), memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nemo_gym.chain.endings import BenchmarkState
+from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.orchestration.status.report import FRESH, BenchmarkStatus, SubmissionStatus
 from nemo_gym.text_table import table
 from nemo_runs.durations import duration_in_words
@@ -80,14 +80,19 @@ def details(status: BenchmarkStatus, *, whole: bool = False) -> Iterable[str]:
         yield f"{name}: {status.next_command}"
         return
     reason = " ".join(status.reason.split())
-    whose = {
-        "infrastructure": " [infrastructure ended it]",
-        "your code": " [your code ended it]",
-        "your configuration": " [your configuration]",
-        "a person": "",
-        "a limit you set": " [a limit you set]",
-        None: "",
-    }[status.cause]
-    yield f"{name}: {status.state}{f': {reason}' if reason else ''}{whose}"
+    whose = cause_in_words(status.cause)
+    yield f"{name}: {status.state}{f': {reason}' if reason else ''}{f' [{whose}]' if whose else ''}"
     yield from (f"  {note}" for note in status.notes)
     yield f"  next: {status.next_command}"
+
+
+def cause_in_words(cause: EndCause | None) -> str:
+    """Whose doing an end is; empty where that need not be said."""
+    return {
+        "infrastructure": "infrastructure ended it",
+        "your code": "your code ended it",
+        "your configuration": "your configuration",
+        "a person": "",
+        "a limit you set": "a limit you set",
+        None: "",
+    }[cause]

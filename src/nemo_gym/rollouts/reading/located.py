@@ -6,23 +6,20 @@ million rows are looked through in little memory, and what a collector adds mean
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.framing import whole_rows
-from nemo_gym.rollouts.output.rows import REWARD, decode_row, reward_of
-from nemo_gym.types import Row, is_truncated
+from nemo_gym.rollouts.output.rows import decode_row
+from nemo_gym.rollouts.reading.row_facts import is_cut, is_wrong, latency_of
+from nemo_gym.types import Row
 from nemo_runs.durable import files
 
 SLOWEST = 10
 """Rollouts that are the slow ones, where no other number is asked for."""
-
-_LATENCY = b'"total_latency_ms":'
 
 Place = tuple[int, int]
 """Task index and rollout index."""
@@ -59,6 +56,8 @@ class LocatedRollouts:
     failures: dict[Place, list[int]] = field(default_factory=dict)
     answers: dict[Place, int] = field(default_factory=dict)
     """Stored answers that have no grade yet."""
+    inputs: dict[Place, int] | None = None
+    """Rows as they were materialized; ``None``: they are looked for when one is needed."""
 
     def result(self, place: Place) -> Row | None:
         """The row that counts; ``None`` while there is none."""
@@ -72,6 +71,15 @@ class LocatedRollouts:
         """The failed attempts, oldest first."""
         found = (_row_at(self.paths.failures, at, place) for at in self.failures.get(place, ()))
         return [row for row in found if row is not None]
+
+    def planned(self, places: list[Place]) -> dict[Place, Row]:
+        """The materialized rows of some rollouts, as far as they can be read."""
+        if self.inputs is None:
+            return planned_rows(self.paths, places)
+        found = {
+            place: _row_at(self.paths.materialized_inputs, self.inputs.get(place), place) for place in places
+        }
+        return {place: row for place, row in found.items() if row is not None}
 
     def known(self) -> list[Place]:
         """Every rollout of which something is recorded, in order."""
@@ -115,43 +123,15 @@ def _of_kinds(located: LocatedRollouts, wanted: RolloutFilter) -> set[Place]:
         found |= located.failures.keys() - located.results.keys()
     if wanted.wrong or wanted.truncated:
         for place, _, line in _rows(located.paths.output):
-            if (wanted.wrong and _is_wrong(line)) or (wanted.truncated and _is_cut(line)):
+            if (wanted.wrong and is_wrong(line)) or (wanted.truncated and is_cut(line)):
                 found.add(place)
     return found
 
 
-def _is_wrong(line: bytes) -> bool:
-    if reward_of(line) >= 1:
-        return False
-    grade = line.rfind(REWARD)
-    if b"mask_sample" not in line and grade >= 0 and line[grade + len(REWARD) :][:4] != b"null":
-        return True
-    row = decode_row(line)
-    return row.get("mask_sample") is not True and row.get("reward") is not None
-
-
-def _is_cut(line: bytes) -> bool:
-    if b"max_output_tokens" not in line:
-        return False
-    response = decode_row(line).get("response")
-    return isinstance(response, dict) and is_truncated(response)
-
-
 def _slowest(paths: RolloutPaths, places: frozenset[Place], count: int) -> list[Place]:
-    timed = ((_latency(line), place) for place, _, line in _rows(paths.output) if place in places)
+    timed = ((latency_of(line), place) for place, _, line in _rows(paths.output) if place in places)
     slow = heapq.nlargest(count, ((latency, place) for latency, place in timed if latency is not None))
     return list(dict.fromkeys(place for _, place in slow))
-
-
-def _latency(line: bytes) -> float | None:
-    """Milliseconds; our own rows have them near their end, behind all that a model wrote."""
-    at = line.rfind(_LATENCY)
-    if at >= 0:
-        with contextlib.suppress(ValueError):
-            return float(line[at + len(_LATENCY) : line.find(b",", at)].removesuffix(b"}"))
-    perf: Any = decode_row(line).get("ng_perf")
-    latency = perf.get("total_latency_ms") if isinstance(perf, dict) else None
-    return float(latency) if isinstance(latency, int | float) else None
 
 
 def _rows(path: Path) -> Iterator[tuple[Place, int, bytes]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, VERDICT_FIELDS, Answer
-from nemo_gym.rollouts.reading.located import LocatedRollouts, Place, planned_rows
+from nemo_gym.rollouts.reading.located import LocatedRollouts, Place
+from nemo_gym.rollouts.reading.row_facts import Outcome, outcome_of
 from nemo_gym.rollouts.reading.trajectory import turn_steps, turns_of
 from nemo_gym.rollouts.scores.columns import source_keys
 from nemo_gym.rollouts.scores.summary import ENDS
@@ -22,9 +23,6 @@ from nemo_gym.types import (
     output_text,
     reasoning_text,
 )
-
-Outcome = Literal["right", "partly right", "wrong", "not scored", "masked", "not graded yet", "failed"]
-"""``right``: reward 1; ``partly right``: between 0 and 1; ``wrong``: 0. ``failed``: no answer was had."""
 
 EXPECTED_FIELD = "expected_answer"
 """The field of a row that holds the expected answer, unless the verifier's ``answer_field`` names another."""
@@ -99,7 +97,7 @@ class RolloutReader:
             for place in places
             if place not in self._located.results and place not in self._located.answers
         ]
-        planned = planned_rows(self.paths, without)
+        planned = self._located.planned(without)
         for place in places:
             failures = [_failed_attempt(row) for row in self._located.failed_attempts(place)]
             result = self._located.result(place)
@@ -116,13 +114,7 @@ class RolloutReader:
     def _graded(self, place: Place, row: Row, failures: list[FailedAttempt]) -> RecordedRollout:
         reward = row.get("reward")
         number = float(reward) if isinstance(reward, int | float) else None
-        outcome: Outcome = "wrong"
-        if row.get("mask_sample") is True:
-            outcome = "masked"
-        elif number is None:
-            outcome = "not scored"
-        elif number > 0:
-            outcome = "right" if number >= 1 else "partly right"
+        outcome = outcome_of(number, masked=row.get("mask_sample") is True)
         return self._of_answer(place, row, failures, outcome, None, number)
 
     def _of_answer(

@@ -1,0 +1,1 @@
+"""The pages of one evaluation: its jobs, its scores, its rollouts, and two of them side by side."""
