@@ -2,57 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Final
+from nemo_gym.orchestration.status.report import FRESH
+from nemo_gym.pages.evaluations.evaluation_view import seconds_of
+from nemo_gym.pages.evaluations.state_groups import group_of
+from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
+from nemo_pages.runs.rows import Measure, RunKind, RunProgress, RunRow
 
-from nemo_gym.chain.endings import BenchmarkState
-from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_gym.orchestration.status.report import FRESH, BenchmarkStatus
-from nemo_pages.runs.rows import Measure, RunKind, RunProgress, RunRow, StateGroup
-from nemo_runs.clock import moment
-
-GROUPS: Final = {
-    BenchmarkState.QUEUED: StateGroup.WAITING,
-    BenchmarkState.RUNNING: StateGroup.RUNNING,
-    BenchmarkState.SUCCEEDED: StateGroup.SUCCEEDED,
-    BenchmarkState.STOPPED: StateGroup.ENDED,
-    BenchmarkState.FAILED: StateGroup.FAILED,
-    BenchmarkState.CANCELLED: StateGroup.ENDED,
-    BenchmarkState.UNKNOWN: StateGroup.UNKNOWN,
-}
-"""The group of each state of a benchmark."""
+Values = dict[str, str | float | int | bool]
 
 
-def evaluation_row(record: SubmissionRecord, status: BenchmarkStatus, *, now: float) -> RunRow:
-    """The row of one benchmark of a submission; ``now`` is in UTC seconds."""
+def evaluation_rows(run: KnownRun) -> list[RunRow]:
+    """The rows of one run."""
+    return [_row(run, benchmark) for benchmark in run.benchmarks]
+
+
+def _row(run: KnownRun, known: KnownBenchmark) -> RunRow:
+    status, record, now = known.status, run.record, run.seen_at
     progress = None
-    if status.done is not None:
-        progress = RunProgress(done=status.done, total=status.expected, unit="rollouts", left_s=status.eta_s)
-    measure = None
-    if status.mean_reward is not None:
-        measure = Measure(name="mean reward", value=status.mean_reward)
-    age = status.state_age_s
+    if known.done is not None:
+        left = status.eta_s if status is not None else None
+        progress = RunProgress(done=known.done, total=known.expected, unit="rollouts", left_s=left)
+    said_ago = status.progress_age_s if status is not None else known.progress_age
+    age = status.state_age_s if status is not None else None
     return RunRow(
-        key=f"evaluation/{record.gym_job_id}/{status.benchmark}",
+        key=f"evaluation/{run.run_id}/{known.name}",
         kind=RunKind.EVALUATION,
-        name=status.benchmark,
-        path=f"/evaluations/{record.gym_job_id}",
-        run=record.gym_job_id,
-        state=status.state,
-        group=GROUPS[status.state],
-        submitted_at=_seconds(record.submitted_at),
-        reason=status.reason,
+        name=known.name,
+        path=f"/evaluations/{run.run_id}",
+        run=run.run_id,
+        state=known.state,
+        group=group_of(known),
+        submitted_at=seconds_of(run.made_at) or 0.0,
+        reason=known.reason,
         progress=progress,
-        measure=measure,
-        changed_at=None if status.progress_age_s is None else now - status.progress_age_s,
+        measure=_measure(known),
+        changed_at=None if said_ago is None else now - said_ago,
         seen_at=None if age is None or age < FRESH else now - age,
-        silent=status.silent,
-        tags=tuple(f"{name}={value}" for name, value in record.labels.items()),
-        values={"cluster": record.cluster, "executor": record.executor, "jobs": status.links},
+        silent=status.silent if status is not None else "",
+        tags=tuple(f"{name}={value}" for name, value in record.labels.items()) if record is not None else (),
+        values=_values(run, known),
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        return moment(text) / 1_000_000
-    except ValueError:
-        return 0.0
+def _measure(known: KnownBenchmark) -> Measure | None:
+    """The score with its interval; until there is one the mean reward so far."""
+    result = known.result
+    if result.score is not None:
+        return Measure(name="score", value=result.score, low=result.low, high=result.high, is_share=True)
+    mean = known.status.mean_reward if known.status is not None else None
+    return None if mean is None else Measure(name="mean reward so far", value=mean, is_share=True)
+
+
+def _values(run: KnownRun, known: KnownBenchmark) -> Values:
+    found: Values = {"model": known.result.model or ""} if known.result.model else {}
+    if run.record is not None:
+        found |= {"cluster": run.record.cluster, "executor": run.record.executor}
+    if known.status is not None:
+        found["jobs"] = known.status.links
+    if run.record is None:
+        found["folder"] = str(run.folder)
+    found |= {f"metric.{name}": value for name, value in known.result.key_metrics.items()}
+    return found

@@ -13,13 +13,11 @@ from types import FrameType
 import uvicorn
 
 from nemo_gym.errors import ConfigError, DataError
-from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_gym.orchestration.records import index
 from nemo_gym.pages.bundling import write_files
-from nemo_gym.pages.run_observer import RunObserver
+from nemo_gym.pages.index.known_runs import KnownRun
+from nemo_gym.pages.index.observer import EvaluationIndex
+from nemo_gym.pages.run_observer import show_evaluations
 from nemo_gym.pages.viewing import ViewAccess, view_application
-from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.output.manifest import load_manifest
 from nemo_pages.runs.table import RunTable
 from nemo_runs.addresses import is_loopback
@@ -39,42 +37,46 @@ def serve(
     listener = _listener(host, port)
     bound = listener.getsockname()[1]
     table = RunTable()
-    observer = RunObserver(table, lambda: _records(folders))
+    index = EvaluationIndex(folders, records=not folders)
+    show_evaluations(index, table)
     access = ViewAccess(
         key=secrets.token_urlsafe(24),
         cookie=f"gym-view-{bound}",
         hosts=LOOPBACK_NAMES if is_loopback(host) and not root_path else (),
     )
-    app = view_application(table, access=access, root_path=root_path, ended=lambda: server.should_exit)
+    app = view_application(
+        table, index, access=access, root_path=root_path, ended=lambda: server.should_exit
+    )
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
     server = _Server(config)
-    observer.start()
+    index.start()
     shown = f"[{host}]" if ":" in host else host
     announce(f"http://{shown}:{bound}{root_path.rstrip('/')}/?key={access.key}")
     try:
         server.run(sockets=[listener])
     finally:
-        observer.close()
+        index.close()
         listener.close()
 
 
 def write(folders: Sequence[Path], target: Path) -> None:
     """Look once, and write all pages into a folder that does not exist."""
-    table, records = RunTable(), _records(folders)
-    RunObserver(table, lambda: records).look()
-    write_files(view_application(table), target, list(_unpublished(records)))
+    table = RunTable()
+    index = EvaluationIndex(folders, records=not folders, at_once=True)
+    show_evaluations(index, table)
+    index.observe()
+    write_files(view_application(table, index), target, list(_unpublished(index.runs())))
 
 
-def _unpublished(records: Sequence[SubmissionRecord]) -> Iterator[str]:
+def _unpublished(runs: Sequence[KnownRun]) -> Iterator[str]:
     """The addresses of rollouts whose questions must stay unpublished, or of which that is not known."""
-    for record in records:
-        for entry in record.benchmarks:
-            try:
-                manifest = load_manifest(JobPaths(Path(entry.job_dir)).rollouts.manifest)
-            except (DataError, OSError):
-                manifest = None
+    for run in runs:
+        for benchmark in run.benchmarks:
+            manifest = None
+            with contextlib.suppress(DataError, OSError):
+                manifest = load_manifest(benchmark.paths.manifest) if benchmark.paths is not None else None
             if manifest is None or manifest.unpublished is not None:
-                yield f"/evaluations/{record.gym_job_id}/{entry.benchmark}/rollouts"
+                yield f"/evaluations/{run.run_id}/{benchmark.name}/rollouts"
 
 
 class _Server(uvicorn.Server):
@@ -93,12 +95,6 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _records(folders: Sequence[Path]) -> list[SubmissionRecord]:
-    if folders:
-        return [index.find(str(folder), report=to_stderr) for folder in folders]
-    return list(index.indexed(report=to_stderr))
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -8,6 +8,8 @@ from typing import Final
 
 from starlette.types import ASGIApp
 
+from nemo_gym.pages.evaluations.routes import TEMPLATES, evaluation_routes, evaluation_versions
+from nemo_gym.pages.index.observer import EvaluationIndex
 from nemo_pages.access import KeyRequired
 from nemo_pages.application import pages_application
 from nemo_pages.rendering import Rendering
@@ -35,23 +37,29 @@ class ViewAccess:
 
 def view_application(
     table: RunTable,
+    index: EvaluationIndex | None = None,
     *,
     access: ViewAccess | None = None,
     root_path: str = "",
     ended: Callable[[], bool] = lambda: False,
 ) -> ASGIApp:
-    """The application of `gym view`; ``ended``: whether its server stops. Without ``access`` all may look."""
-    rendering = Rendering(program="gym view")
+    """The application of `gym view`; ``ended``: whether its server stops. Without ``access`` all may look.
+
+    Without an index it has the list of runs alone.
+    """
+    rendering = Rendering([TEMPLATES], program="gym view")
 
     def versions(topics: Sequence[str]) -> Mapping[str, str]:
-        return {TOPIC: table.version} if TOPIC in topics else {}
+        runs: dict[str, str] = {TOPIC: table.version} if TOPIC in topics else {}
+        return runs if index is None else {**runs, **evaluation_versions(index, topics)}
 
     def guarded(app: ASGIApp) -> ASGIApp:
         if access is None:
             return app
         return KeyRequired(app, rendering, key=access.key, name=access.cookie, root_path=root_path)
 
-    routes = [runs_route(table, rendering, empty=EMPTY, kinds=(RunKind.EVALUATION,))]
+    runs = runs_route(table, rendering, empty=EMPTY, kinds=(RunKind.EVALUATION,))
+    routes = [runs, *(evaluation_routes(index, rendering) if index is not None else ())]
     return pages_application(
         routes,
         rendering,

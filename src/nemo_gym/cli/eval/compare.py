@@ -53,7 +53,7 @@ _MANY = ("RUN", "BENCHMARK", "FIRST", "RUN", "DIFFERENCE", "95% INTERVAL", "TASK
 
 def _print_many(first: str, found: list[RunComparison]) -> None:
     from nemo_gym.cli.submissions import report, terminal_width
-    from nemo_gym.rollouts.scores.compare_text import notes_of, rows_of
+    from nemo_gym.orchestration.results.compare_text import notes_of, rows_of
     from nemo_gym.text_table import table
 
     rows = []
@@ -76,7 +76,7 @@ def _print(found: Comparisons) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from nemo_gym.rollouts.scores.compare_text import COLUMNS, notes_of, rows_of
+    from nemo_gym.orchestration.results.compare_text import COLUMNS, notes_of, rows_of
     from nemo_runs.drawn_tables import trimmed
 
     table = Table(box=None, pad_edge=False, show_edge=False)

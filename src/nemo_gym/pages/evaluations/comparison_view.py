@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nemo_gym.orchestration.results.compare_text import COLUMNS, notes_of, rows_of
 from nemo_gym.pages.evaluations.late_answers import MOST_FLIPS, comparison_of
 from nemo_gym.pages.index.known_runs import KnownRun
 from nemo_gym.pages.index.observer import EvaluationIndex
-from nemo_gym.rollouts.scores.compare_text import COLUMNS, notes_of, rows_of
 
 
 def comparison_values(index: EvaluationIndex, runs: list[KnownRun]) -> dict[str, Any]:

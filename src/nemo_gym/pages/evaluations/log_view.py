@@ -17,7 +17,7 @@ LONGEST: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class LogPart:
+class JobLog:
     """The lines of one job."""
 
     title: str
@@ -36,12 +36,12 @@ def log_values(run: KnownRun, benchmark: KnownBenchmark, source: str, lines: int
         raise NoSuchPageError(
             f"{benchmark.name} has no log '{source[:100]}'; there are {', '.join(sources)}."
         )
-    parts: list[LogPart] = []
+    parts: list[JobLog] = []
     left = lines
     for piece in reversed(logs.pieces(known, source, files)):
         text = logs.tail([piece], files, left).decode("utf-8", "replace")
         found = text.splitlines()
-        parts.append(LogPart(piece.title, found))
+        parts.append(JobLog(piece.title, found))
         left -= len(found)
         if left <= 0:
             break

@@ -35,7 +35,7 @@ OF_OUTCOME: Final[dict[Outcome, StateGroup]] = {
     "not graded yet": StateGroup.PAUSED,
     "failed": StateGroup.FAILED,
 }
-"""Of each outcome of a rollout; the word beside it tells those apart that share one."""
+"""Of each outcome of a rollout; the word beside it distinguishes those that share one."""
 
 
 def group_of(benchmark: KnownBenchmark) -> StateGroup:

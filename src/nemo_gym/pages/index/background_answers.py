@@ -78,11 +78,6 @@ class BackgroundAnswers:
             self._closed = True
             self._changed.notify_all()
 
-    def work_off(self) -> None:
-        """Work out all that waits, in the caller's thread."""
-        while self._one():
-            pass
-
     def _run(self) -> None:
         while True:
             with self._changed:

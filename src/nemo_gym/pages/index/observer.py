@@ -5,10 +5,10 @@ A page takes what is known from `EvaluationIndex` and never waits for a disk, a 
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,9 +19,11 @@ from nemo_gym.pages.index.background_answers import BackgroundAnswers
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
 from nemo_gym.pages.index.output_index import OutputIndex
 from nemo_gym.pages.index.rollout_table import tables_folder
-from nemo_gym.pages.index.run_places import RunPlace, RunPlaces
+from nemo_gym.pages.index.run_places import PlacedRun, RunPlaces
 from nemo_gym.pages.index.run_reading import Fingerprint, fingerprint, read_runs
 from nemo_runs.clock import SecondsClock, SystemClock
+
+_LOG = logging.getLogger(__name__)
 
 EVERY: Final = 3.0
 """Seconds between two looks at runs of this machine."""
@@ -64,12 +66,17 @@ class EvaluationIndex:
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._closed = False
+        self._callbacks: list[Callable[[], None]] = []
         self.answers = BackgroundAnswers(self._clock)
         """Answers that take long."""
         self.problems: tuple[str, ...] = ()
         """What could not be read at the last look."""
         self.seen_at = 0.0
         """When runs were looked at last: UTC seconds; 0: never."""
+
+    def after_look(self, callback: Callable[[], None]) -> None:
+        """Call this after each look at runs, in the thread that looked."""
+        self._callbacks.append(callback)
 
     def now(self) -> float:
         """UTC seconds, for ages."""
@@ -135,6 +142,8 @@ class EvaluationIndex:
         }
         self.problems = tuple(dict.fromkeys(problems))
         self.seen_at = now
+        for callback in self._callbacks:
+            callback()
 
     def read_rollouts(self) -> bool:
         """Read on the rollouts that are asked for, each a slice; whether all was read."""
@@ -174,7 +183,9 @@ class EvaluationIndex:
                 self.observe()
             except Exception as error:  # noqa: BLE001 - the next look may see what this one could not
                 self.problems = (f"the last look at runs failed: {error}",)
-                sys.stderr.write(f"gym: a look at runs failed: {error}\n")
+                _LOG.exception("runs could not be looked at")
+                for callback in self._callbacks:
+                    callback()
             queued = any(run.live and _on_slurm(run) for run in self._shown.values())
             pause.wait(EVERY_SLURM if queued else EVERY)
 
@@ -184,7 +195,8 @@ class EvaluationIndex:
                 whole = self.read_rollouts()
             except Exception as error:  # noqa: BLE001 - the same
                 whole = True
-                sys.stderr.write(f"gym: rollouts could not be read: {error}\n")
+                self.problems = (*self.problems, f"rollouts could not be read: {error}")
+                _LOG.exception("rollouts could not be read")
             self._woken.wait(EVERY if whole else 0.0)
             self._woken.clear()
 
@@ -216,7 +228,7 @@ class EvaluationIndex:
         self.problems = tuple(dict.fromkeys([*self.problems, problem]))
 
 
-def _begun_since(place: RunPlace, run: KnownRun) -> bool:
+def _begun_since(place: PlacedRun, run: KnownRun) -> bool:
     """Whether something is recorded of a benchmark that had nothing when its run was read."""
     known = {each.name for each in run.benchmarks if each.paths is not None}
     return place.outputs.keys() != known

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from nemo_gym.pages.index.row_scan import Place
-from nemo_gym.rollouts.reading.located import SLOWEST
 from nemo_gym.rollouts.reading.row_facts import WRONG, Outcome
 
 PAGE: Final = 50
@@ -137,15 +136,6 @@ def page_of(database: sqlite3.Connection, wanted: RolloutQuery) -> RolloutPage:
         (*values, PAGE, PAGE * (page - 1)),
     )
     return RolloutPage([_entry(row) for row in rows], total, page, pages)
-
-
-def slowest(database: sqlite3.Connection) -> list[RolloutEntry]:
-    """As `gym job show --slow` has them."""
-    rows = database.execute(
-        f"select {_COLUMNS} from rollouts where latency_ms is not null order by latency_ms desc limit ?",
-        (SLOWEST,),
-    )
-    return [_entry(row) for row in rows]
 
 
 def entry_at(database: sqlite3.Connection, place: Place) -> RolloutEntry | None:

@@ -26,7 +26,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlace:
+class PlacedRun:
     """A run and where its files are."""
 
     run_id: str
@@ -52,9 +52,9 @@ class RunPlaces:
         self._records = records
         self._indexed: tuple[int, list[SubmissionRecord]] = (-1, [])
 
-    def find(self, *, report: Reporter) -> list[RunPlace]:
+    def find(self, *, report: Reporter) -> list[PlacedRun]:
         """All runs, newest first; each once, in the named folder rather than where its record says."""
-        found: dict[str, RunPlace] = {}
+        found: dict[str, PlacedRun] = {}
         for folder in self._folders:
             for place in _below(folder, report):
                 found.setdefault(place.run_id, place)
@@ -80,13 +80,13 @@ def run_id_of(folder: Path) -> str:
     return f"{name[:60] or 'run'}-{digest}"
 
 
-def _newest_first(place: RunPlace) -> tuple[str, str]:
+def _newest_first(place: PlacedRun) -> tuple[str, str]:
     if place.record is not None:
         return place.record.submitted_at, place.run_id
     return _made_at(place), place.run_id
 
 
-def _made_at(place: RunPlace) -> str:
+def _made_at(place: PlacedRun) -> str:
     """When an output was made, by its manifest; by the age of its files where it has none."""
     from nemo_runs.clock import utc_text
 
@@ -99,21 +99,21 @@ def _made_at(place: RunPlace) -> str:
     return utc_text(max(times, default=0.0))
 
 
-def _of_record(record: SubmissionRecord) -> RunPlace:
+def _of_record(record: SubmissionRecord) -> PlacedRun:
     run_dir = Path(record.run_dir)
     if RunPaths(run_dir).record.is_file() or (record.hostname is None and run_dir.is_dir()):
         return _placed(record, run_dir, copy=False)
     copies = index.fetched_copies(record.gym_job_id)
     if copies:
         return _placed(record, copies[-1], copy=True)
-    return RunPlace(run_id=record.gym_job_id, title=record.gym_job_id, record=record)
+    return PlacedRun(run_id=record.gym_job_id, title=record.gym_job_id, record=record)
 
 
-def _placed(record: SubmissionRecord, folder: Path, *, copy: bool) -> RunPlace:
+def _placed(record: SubmissionRecord, folder: Path, *, copy: bool) -> PlacedRun:
     record = index.moved(record, folder)
     outputs = {entry.benchmark: RunPaths(folder).job(entry.benchmark).rollouts for entry in record.benchmarks}
     begun = {name: paths for name, paths in outputs.items() if paths.materialized_inputs.is_file()}
-    return RunPlace(
+    return PlacedRun(
         run_id=record.gym_job_id,
         title=record.gym_job_id,
         record=record,
@@ -123,7 +123,7 @@ def _placed(record: SubmissionRecord, folder: Path, *, copy: bool) -> RunPlace:
     )
 
 
-def _below(folder: Path, report: Reporter) -> Iterator[RunPlace]:
+def _below(folder: Path, report: Reporter) -> Iterator[PlacedRun]:
     level, looked = [folder], 0
     for depth in range(DEEPEST + 1):
         following: list[Path] = []
@@ -140,7 +140,7 @@ def _below(folder: Path, report: Reporter) -> Iterator[RunPlace]:
         level = following
 
 
-def _at(folder: Path, report: Reporter, *, named: bool) -> RunPlace | None:
+def _at(folder: Path, report: Reporter, *, named: bool) -> PlacedRun | None:
     """The run that a folder or file is."""
     if RunPaths(folder).record.is_file():
         try:
@@ -158,7 +158,7 @@ def _at(folder: Path, report: Reporter, *, named: bool) -> RunPlace | None:
     except OSError as error:
         report(f"passed over {folder}: {error.strerror}.")
         return None
-    return RunPlace(run_id=run_id_of(folder), title=str(folder), folder=folder, outputs=outputs)
+    return PlacedRun(run_id=run_id_of(folder), title=str(folder), folder=folder, outputs=outputs)
 
 
 def _folders_in(folder: Path) -> Iterable[Path]:

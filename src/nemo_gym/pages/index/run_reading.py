@@ -16,14 +16,14 @@ from nemo_gym.orchestration.status.last_status import LastStatus
 from nemo_gym.orchestration.status.machines import MachinesHere
 from nemo_gym.orchestration.status.report import of_submissions
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
-from nemo_gym.pages.index.run_places import RunPlace
+from nemo_gym.pages.index.run_places import PlacedRun
 from nemo_runs.clock import SecondsClock, utc_text
 from nemo_runs.errors import RunsError
 
 Fingerprint = tuple[int, ...]
 
 
-def fingerprint(place: RunPlace) -> Fingerprint:
+def fingerprint(place: PlacedRun) -> Fingerprint:
     """Changes when a file changes that the state of a run depends on; found by a few looks at folders."""
     watched: list[Path] = []
     if place.record is not None:
@@ -48,7 +48,7 @@ def _changed(path: Path) -> int:
 
 
 def read_runs(
-    places: Sequence[RunPlace], machines: MachinesHere, *, clock: SecondsClock, report: Reporter
+    places: Sequence[PlacedRun], machines: MachinesHere, *, clock: SecondsClock, report: Reporter
 ) -> Iterator[KnownRun]:
     """What is known of some runs now, in their order."""
     records = [place.record for place in places if place.record is not None]
@@ -81,7 +81,7 @@ def read_runs(
         )
 
 
-def _of_output(place: RunPlace, clock: SecondsClock, report: Reporter) -> KnownRun:
+def _of_output(place: PlacedRun, clock: SecondsClock, report: Reporter) -> KnownRun:
     now, made = clock.seconds(), []
     known = []
     for name, paths in place.outputs.items():

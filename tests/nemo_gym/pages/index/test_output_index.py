@@ -68,9 +68,8 @@ def test_filters_find_what_the_terminal_finds(
 
 
 def test_the_slowest_are_those_of_the_terminal(paths: RolloutPaths, index: OutputIndex) -> None:
-    slow = [entry.place for entry in index.ask(queries.slowest)]
-    assert slow == selected(locate(paths), RolloutFilter(slow=True))
-    assert found(index, order="slow")[:2] == slow[:2]
+    slow = selected(locate(paths), RolloutFilter(slow=True))
+    assert found(index, order="slow")[: len(slow)] == slow
 
 
 def test_outcomes_are_those_of_the_reader(index: OutputIndex) -> None:

@@ -9,7 +9,7 @@ from tests.result_rows import result, write_output
 
 from nemo_gym.job_paths import RunPaths, fetched_note, index_entry
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.pages.index.run_places import RunPlace, RunPlaces, run_id_of
+from nemo_gym.pages.index.run_places import PlacedRun, RunPlaces, run_id_of
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def submit(made: SubmissionRecord, *, indexed: bool = True, there: bool = True) 
     return run_dir
 
 
-def find(*folders: Path, records: bool = True) -> tuple[list[RunPlace], list[str]]:
+def find(*folders: Path, records: bool = True) -> tuple[list[PlacedRun], list[str]]:
     said: list[str] = []
     return RunPlaces(folders, records=records).find(report=said.append), said
 
