@@ -131,12 +131,17 @@
     heard = new Date();
     banner.hidden = true;
     show(state, word);
-    if (known) {
-      for (const topic of topics) {
-        if (versions[topic] !== known[topic]) htmx.trigger(body, `${topic}-changed`, { version: versions[topic] });
-      }
+    const before = known || shownVersions();
+    for (const topic of topics) {
+      if ((known || topic in before) && versions[topic] !== before[topic]) htmx.trigger(body, `${topic}-changed`, { version: versions[topic] });
     }
     known = versions;
+  }
+
+  /* What changed between the making of the page and the first event is seen by the version in the page. */
+  function shownVersions() {
+    const shown = [...document.querySelectorAll("[data-topic][data-version]")];
+    return Object.fromEntries(shown.map((element) => [element.dataset.topic, element.dataset.version]));
   }
 
   function lose() {

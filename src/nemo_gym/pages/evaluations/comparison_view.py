@@ -12,6 +12,7 @@ from nemo_gym.pages.index.observer import EvaluationIndex
 
 def comparison_values(index: EvaluationIndex, runs: list[KnownRun]) -> dict[str, Any]:
     """Everything that the template needs."""
+    version = str(index.answers.version)
     answer = comparison_of(index, runs)
     found = answer.value
     tables = []
@@ -28,6 +29,7 @@ def comparison_values(index: EvaluationIndex, runs: list[KnownRun]) -> dict[str,
         "benchmarks": found.benchmarks if found is not None and len(runs) == 2 else [],
         "most_flips": MOST_FLIPS,
         "topic": comparison_topic(runs),
+        "version": version,
     }
 
 

@@ -67,7 +67,6 @@ def evaluation_values(index: EvaluationIndex, run: KnownRun, *, task_page: int =
         "parts_of_time": PARTS,
         "task_page": task_page,
         "seen_at": run.seen_at,
-        "topic": topic_of(run.run_id),
         "others": [other for other in index.runs() if other.run_id != run.run_id][:50],
     }
 

@@ -67,14 +67,14 @@ class _Pages:
 
     def evaluation(self, request: Request) -> dict[str, Any]:
         run = self._run(request.path_params["run"])
-        return evaluation_values(
-            self._index, run, task_page=max(1, whole(request.query_params, "tasks") or 1)
-        )
+        live = self._live(run)
+        page = max(1, whole(request.query_params, "tasks") or 1)
+        return {**evaluation_values(self._index, run, task_page=page), **live}
 
     def rollouts(self, request: Request) -> dict[str, Any]:
         run, benchmark, table = self._table(request)
-        values = rollouts_values(run, benchmark, table, RolloutsView.read(request.query_params))
-        return {**values, "topic": topic_of(run.run_id)}
+        live = self._live(run)
+        return {**rollouts_values(run, benchmark, table, RolloutsView.read(request.query_params)), **live}
 
     def rollout(self, request: Request) -> dict[str, Any]:
         run, benchmark, table = self._table(request)
@@ -86,8 +86,8 @@ class _Pages:
         lines = whole(request.query_params, "lines") or LINES[0]
         if lines not in LINES:
             raise ViewError(f"lines: {lines} is not one of {', '.join(map(str, LINES))}.")
-        values = log_values(run, benchmark, request.query_params.get("source", ""), lines)
-        return {**values, "topic": topic_of(run.run_id)}
+        live = self._live(run)
+        return {**log_values(run, benchmark, request.query_params.get("source", ""), lines), **live}
 
     def comparison(self, request: Request) -> dict[str, Any]:
         named = list(dict.fromkeys(name for name in request.query_params.getlist("runs") if name))
@@ -97,6 +97,10 @@ class _Pages:
                 "Choose them in the list of runs."
             )
         return comparison_values(self._index, [self._run(name) for name in named])
+
+    def _live(self, run: KnownRun) -> dict[str, str]:
+        """What events say of a page: its topic, and the version before anything of it was read."""
+        return {"topic": topic_of(run.run_id), "version": self._index.version(run)}
 
     def _run(self, name: str) -> KnownRun:
         found = self._index.run(name)
