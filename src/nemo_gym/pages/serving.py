@@ -44,9 +44,7 @@ def serve(
         cookie=f"gym-view-{bound}",
         hosts=LOOPBACK_NAMES if is_loopback(host) and not root_path else (),
     )
-    app = view_application(
-        table, index, access=access, root_path=root_path, ended=lambda: server.should_exit
-    )
+    app = view_application(table, index, access=access, root_path=root_path, ended=lambda: server.should_exit)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
     server = _Server(config)
     index.start()

@@ -42,8 +42,10 @@ class _Known:
 class BackgroundAnswers:
     """Works out one answer at a time, newest question first, in a thread of its own."""
 
-    def __init__(self, clock: SecondsClock) -> None:
+    def __init__(self, clock: SecondsClock, *, at_once: bool = False) -> None:
+        """``at_once``: who asks waits for the answer, for pages that are written as files."""
         self._clock = clock
+        self._at_once = at_once
         self._known: OrderedDict[Hashable, _Known] = OrderedDict()
         self._waiting: OrderedDict[Hashable, tuple[Hashable, Callable[[], Any]]] = OrderedDict()
         self._changed = threading.Condition()
@@ -54,6 +56,11 @@ class BackgroundAnswers:
 
     def ask(self, key: Hashable, files: Hashable, work: Callable[[], Value]) -> LateAnswer[Value]:
         """What is known now; ``work`` is done later where ``files`` is not what it was at the last answer."""
+        if self._at_once:
+            with self._changed:
+                self._waiting[key] = files, work
+            while self._one():
+                pass
         with self._changed:
             known = self._known.get(key)
             if known is not None:

@@ -50,9 +50,11 @@ class EvaluationIndex:
         records: bool = True,
         tables: Path | None = None,
         clock: SecondsClock | None = None,
+        at_once: bool = False,
     ) -> None:
         """``folders``: run directories and results, or folders with such; ``records``: those of the record
-        index too; ``tables``: where tables of rollouts are kept, the user's cache folder unless given.
+        index too; ``tables``: where tables of rollouts are kept, the user's cache folder unless given;
+        ``at_once``: who asks waits until all was read, for pages that are written as files.
         """
         self._places = RunPlaces(folders, records=records)
         self._tables = tables or tables_folder()
@@ -67,7 +69,8 @@ class EvaluationIndex:
         self._woken = threading.Event()
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
-        self.answers = BackgroundAnswers(self._clock)
+        self._at_once = at_once
+        self.answers = BackgroundAnswers(self._clock, at_once=at_once)
         """Answers that take long."""
         self.problems: tuple[str, ...] = ()
         """What could not be read at the last look."""
@@ -101,6 +104,8 @@ class EvaluationIndex:
             found = self._opened(key, benchmark)
         if fresh:
             self._woken.set()
+        while self._at_once and not found.state().whole:
+            found.read_on(self.now())
         return found
 
     def version(self, run: KnownRun) -> str:
