@@ -357,6 +357,15 @@ def operate_runs(page: Page) -> None:
     page.run()
 
 
+def in_parts(page: Page, whole: dict[str, Any]) -> None:
+    """The same submission, whose cluster is a file of its own."""
+    page.save("parts.yaml")
+    shared = {**whole, "driver": {"policy_model": whole["driver"]["policy_model"]}}
+    page.write("cluster.yaml", yaml.safe_dump(shared))
+    page.type("gym eval submit -c parts.yaml --resolve-only")
+    assert yaml.safe_load(page.said)["driver"]["policy_model"] == whole["driver"]["policy_model"]
+
+
 def submit(page: Page) -> None:
     page.environ |= {"HF_TOKEN": "hf_secret", "SCRATCH": "/scratch"}
     page.replaced |= {"num_tasks: 40": "num_tasks: 4", "--all": "--all --yes"}
@@ -364,6 +373,7 @@ def submit(page: Page) -> None:
     whole = yaml.safe_load((page.folder / "submit.yaml").read_text())
     page.run()
     assert "4/4" in page.said
+    in_parts(page, whole)
     page.run()
     several_models(page, whole)
     page.write("submit.yaml", yaml.safe_dump(merged(whole, page.yaml())))

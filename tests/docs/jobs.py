@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 
 from tests import engines
@@ -125,6 +126,16 @@ def python_sdk(page: Page) -> None:
     assert "completed None" in page.said
 
 
+def move_from_nemo(page: Page) -> None:
+    shutil.copy(ROOT / "examples" / "quickstart.yaml", page.folder / "submit.yaml")
+    page.run()
+    assert "output_path" in page.said
+    url = worlds.jobs_service(page, context=False)
+    page.replaced["http://localhost:8080"] = url
+    page.run()
+    assert '"backend": "rl"' in page.said
+
+
 def try_several_settings(page: Page) -> None:
     worlds.engine(page, "trl")
     worlds.jobs_service(page)
@@ -192,6 +203,7 @@ READERS = {
     "docs/how-to/write-a-training-loop.md": write_a_training_loop,
     "docs/reference/contexts.md": contexts,
     "docs/reference/python-sdk.md": python_sdk,
+    "docs/how-to/move-from-nemo.md": move_from_nemo,
     "docs/how-to/try-several-settings.md": try_several_settings,
 }
 """Page -> how it is followed."""

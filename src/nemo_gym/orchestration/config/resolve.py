@@ -17,7 +17,7 @@ from typing import Any
 from nemo_gym import composition
 from nemo_gym.composition import Override
 from nemo_gym.errors import ConfigError, UsageError
-from nemo_gym.orchestration.config import clusters, rules
+from nemo_gym.orchestration.config import clusters, fragments, rules
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.rollouts.run_config.schema import RUN_KEYS
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
@@ -74,13 +74,13 @@ def resolve(
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     known = known.with_keys(("driver", "run"), RUN_KEYS)
     known = known.with_keys(("driver", "models", "*", "run"), RUN_KEYS)
-    loaded = composition.load_yaml(source)
-    _refuse_benchmark(loaded, path)
-    composed = composition.compose(loaded, overrides, known=known, where=str(source))
+    loaded = fragments.load(source)
+    _refuse_benchmark(loaded.content, path)
+    composed = composition.compose(loaded.content, overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
     anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))
     config = composition.check_model(
-        SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
+        SubmitConfig, anchored, where=str(source), files=loaded.files, keep_spelling=True
     )
     parts = clusters.split(config)
     for part in parts:
