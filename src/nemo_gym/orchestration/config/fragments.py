@@ -78,8 +78,8 @@ def _entries(listed: Any, path: Path) -> Iterator[_Entry | None]:
                 continue
             if not isinstance(name, str) or not _is_key(group):
                 raise ConfigError(
-                    f"{path}: {KEY}: {group}: {name} is not understood; write KEY: NAME for KEY/NAME.yaml, with "
-                    "the name of one file."
+                    f"{path}: {KEY}: {group}: {name} is not understood; write KEY: NAME for KEY/NAME.yaml, "
+                    "with the name of one file."
                 )
             yield _Entry(name, group)
         else:

@@ -89,7 +89,7 @@ def test_what_is_not_understood_or_not_there_is_said_in_one_sentence(
 
 PARTS = {
     "submit": (
-        "defaults: [cluster, _self_]\ndriver:\n  benchmarks:\n    sums:\n      run: {config_paths: [s.yaml]}\n"
+        "defaults: [cluster, _self_]\ndriver: {benchmarks: {sums: {run: {config_paths: [s.yaml]}}}}\n"
     ),
     "cluster": (
         "services: {m: {type: command, command: 'serve {port}', model_name: m}}\n"
