@@ -14,7 +14,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
@@ -46,6 +45,7 @@ from nemo_helix_server.storage.record_mirror import RecordMirror
 from nemo_helix_server.store.queries import StepQuery
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.processes.daemon_threads import DaemonThreads
 
 _LOG = logging.getLogger(__name__)
 _NEW, _QUEUED = 256, 64
@@ -88,7 +88,7 @@ class Controller:
     error_isolation: ErrorIsolation
     watch: PassWatch
     problems_of_runs: ExecutorProblems
-    _threads: ThreadPoolExecutor
+    _threads: DaemonThreads
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
     _stopping: bool = False
@@ -290,7 +290,7 @@ def build(
 
     ``start_threads`` make the starts; unset = in threads of their own, which wake the controller.
     """
-    threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
+    threads = DaemonThreads(2, "verification")
     finder = FactFinder(storage, executor, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
     error_isolation = ErrorIsolation()
     progress_ingestion = ProgressIngestion(store, executor, error_isolation)

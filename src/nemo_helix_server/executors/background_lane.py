@@ -12,7 +12,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from nemo_helix_server.executors import options
@@ -27,6 +27,7 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.executors.request_queue import RequestQueue
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import Clock, GrowingPause, utc_minute
+from nemo_runs.processes.daemon_threads import DaemonThreads
 
 _LOG = logging.getLogger(__name__)
 _STARTS = 8
@@ -94,7 +95,7 @@ class BackgroundLane:
         self._ended = False
         self._thread: threading.Thread | None = None
         self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._threads = threads or ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
+        self._threads = threads or DaemonThreads(_STARTS, "starts")
         self._starting: set[str] = set()
         self._failed: dict[str, Exception] = {}
         """Why a start failed, until the next one raises it."""

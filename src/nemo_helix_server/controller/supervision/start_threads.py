@@ -2,50 +2,17 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+
+from nemo_runs.processes.daemon_threads import DaemonThreads
 
 _AT_ONCE = 8
 """So many runs of one executor are started at once."""
 _WAIT = 0.25
 """Seconds that a pass waits for the starts that it began: nearly all are done by then."""
-
-Result = TypeVar("Result")
-
-
-class DaemonThreads(Executor):
-    """Threads that the end of the process does not wait for, since a start may never return."""
-
-    def __init__(self, number: int, name: str) -> None:
-        self._number = number
-        self._name = name
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._free = threading.Semaphore(0)
-        self._threads = 0
-
-    def submit(self, function: Callable[..., Result], /, *args: Any, **more: Any) -> Future[Result]:
-        """See `concurrent.futures.Executor.submit`; called by one thread."""
-        future: Future[Result] = Future()
-        self._work.put((future, lambda: function(*args, **more)))
-        if not self._free.acquire(blocking=False) and self._threads < self._number:
-            self._threads += 1
-            threading.Thread(target=self._run, name=f"{self._name} {self._threads}", daemon=True).start()
-        return future
-
-    def _run(self) -> None:
-        while True:
-            future, work = self._work.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - the future raises it
-                    future.set_exception(error)
-            self._free.release()
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.storage import run_files, start_remains
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
+from nemo_runs.processes.daemon_threads import DaemonThreads
 from nemo_slurm.cluster import ClusterLook, JobLook
 from nemo_slurm.errors import (
     SlurmError,
@@ -84,7 +85,7 @@ class ClusterLooks:
         """Since when the scheduler, though it answers, says nothing of the job of a run."""
         self._without_job: dict[str, float] = {}
         """Since when a start that was handed over has been looked at without a job of it."""
-        self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
+        self._fetches = DaemonThreads(2, "results")
         self._fetching: dict[str, Future[None]] = {}
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:

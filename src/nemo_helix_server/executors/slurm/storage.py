@@ -13,7 +13,7 @@ import json
 import shutil
 import threading
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ from nemo_helix_server.storage.trainer_files import (
     TrainerFiles,
     TrainerMarks,
 )
+from nemo_runs.processes.daemon_threads import DaemonThreads
 from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_trainer import contract
 
@@ -111,7 +112,7 @@ class ClusterRunStorage:
         self._present = present
         self.leftovers = Leftovers(jobs.data_dir / "slurm-leftovers")
         """The folders of deleted jobs that are still to be removed."""
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
+        self._threads = DaemonThreads(2, "checkpoints")
         self._handed: dict[str, Future[None]] = {}
         self._to_bring: dict[str, tuple[Path, PurePosixPath]] = {}
         """Checkpoints that runs start from: the service's copy of each, and where the run finds it."""

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 
 from tests.helix_workplace import AtOnce
 
-from nemo_helix_server.controller.supervision.start_threads import DaemonThreads, StartThreads
+from nemo_helix_server.controller.supervision.start_threads import StartThreads
+from nemo_runs.processes.daemon_threads import DaemonThreads
 
 TIMEOUT = 60.0
 
