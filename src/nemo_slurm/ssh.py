@@ -147,6 +147,7 @@ class SshHost(BashHost):
         self._logins = _Logins(monotonic)
         self._lock = threading.RLock()
         """Held while the connection is made or ended: who needs it meanwhile waits for what comes of it."""
+        self._logging_in: subprocess.Popen[bytes] | None = None
 
     def argv(self) -> list[str]:
         """See `BashHost.argv`. The first use finds or makes the connection, and again when it has ended.
@@ -184,7 +185,10 @@ class SshHost(BashHost):
         return found
 
     def close(self) -> None:
-        """End the connection, if it is our own; the next command makes another."""
+        """End the connection, if it is our own, or the attempt to make it; the next command makes another."""
+        logging_in = self._logging_in
+        if logging_in is not None:
+            logging_in.kill()
         with self._lock:
             if self._end is not None:
                 self._end()
@@ -269,12 +273,15 @@ class SshHost(BashHost):
                 stderr=said,
                 start_new_session=True,
             )
+            self._logging_in = process
             try:
                 status = process.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
                 raise NotConnectedError(f"cannot reach {self.name!r}: no answer within 30 s") from None
+            finally:
+                self._logging_in = None
             said.seek(0)
             text = said.read().decode("utf-8", "replace")
         error = self.explain(status, text, sent=False)

@@ -10,7 +10,7 @@ import pytest
 
 from nemo_runs.clock import MovableClock
 from nemo_slurm import ssh
-from nemo_slurm.errors import LoginNeededError, NotConnectedError
+from nemo_slurm.errors import LoginNeededError, NotConnectedError, SlurmError
 from nemo_slurm.ssh import SshHost
 
 REFUSED = "Permission denied (publickey,keyboard-interactive)."
@@ -157,3 +157,27 @@ def test_folders_of_sockets_that_killed_programs_left_are_removed_and_no_other(m
         left = {os.path.basename(made), "gym-ssh-live", "gym-ssh-new", "gym-ssh-more", "gym-other"}
         assert set(os.listdir(base)) == left
         assert os.listdir(paths["live"]) == ["s"]
+
+
+def test_closing_ends_an_attempt_that_gets_no_answer(site, tmp_path):
+    fifo = tmp_path / "says"
+    os.mkfifo(fifo)
+    raised = []
+
+    def use():
+        with pytest.raises(SlurmError) as caught:
+            site.host.run("true")
+        raised.append(caught.value)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    # the attempt waits here for who reads what it says
+    written = os.open(fifo, os.O_WRONLY)
+    began = time.monotonic()
+    while site.host._logging_in is None and time.monotonic() < began + 60:
+        time.sleep(0.001)
+    site.host.close()
+    os.close(written)
+    thread.join(60)
+    assert ["no answer within" in str(error) for error in raised] == [False]
+    assert site.attempts == 1

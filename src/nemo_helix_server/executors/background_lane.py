@@ -296,7 +296,9 @@ class BackgroundLane:
     def _answer(self, known: _Known, now: float) -> RunObservation:
         token = known.run.token
         if token in self._starting and not _is_over(known):
-            return RunObservation(RunState.QUEUED, reason="its files are brought to where it runs")
+            tried = self._tried.get(token)
+            again = f"its start is tried again: {tried.error}" if tried is not None else ""
+            return RunObservation(RunState.QUEUED, reason=again or "its files are brought to where it runs")
         if token in self._failed:
             return RunObservation(RunState.ABSENT)  # the next start raises the reason
         if known.seen is None:

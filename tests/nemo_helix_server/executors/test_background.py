@@ -385,6 +385,19 @@ def test_what_a_late_start_could_not_do_wakes_and_is_raised_when_it_is_asked_for
         site.executor.start(site.run, LAUNCH)
 
 
+def test_a_start_that_is_tried_again_says_why(site, slow):
+    site.executor.start(site.run, LAUNCH)
+    site.remote.full = "there is no space on the cluster"
+    slow.set()
+    until(lambda: site.seen().state is RunState.ABSENT)
+    with pytest.raises(NeverPossibleError):
+        site.executor.start(site.run, LAUNCH)
+    slow.clear()
+    site.clock.advance(60)
+    site.executor.start(site.run, LAUNCH)
+    assert site.seen().reason == "its start is tried again: there is no space on the cluster"
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("full", ["", "there is no space on the cluster"])
 def test_a_start_that_is_ended_while_its_files_are_brought_never_was(site, slow, end, full):
