@@ -47,7 +47,7 @@ Neither their order nor their length counts.
 
 Compare them in a few sentences. Then end with a line of its own that is "[[A]]" if A is better, "[[B]]" if \
 B is better, "[[C]]" if they are equally good."""
-_AGAIN = 'Your reply names no choice that can be read. JudgeReply with "[[A]]", "[[B]]" or "[[C]]" alone.'
+_AGAIN = 'Your reply names no choice that can be read. Reply with "[[A]]", "[[B]]" or "[[C]]" alone.'
 _REWARDS: dict[Preferred, float] = {"answer": 1.0, "tie": 0.5, "reference": 0.0}
 _SHARE = MetricInfo(low=0.0, high=1.0)
 

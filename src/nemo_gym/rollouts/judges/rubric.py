@@ -29,9 +29,9 @@ Grade the answer to a question.
 
 Say in a few sentences how good the answer is, compared with the reference answer. Then end with a line of \
 its own that reads "Score: N", where N is a whole number from 1 (wrong) to 10 (right and complete)."""
-_AGAIN = (
-    'Your reply has no score that can be read. JudgeReply with one line that reads "Score: " and the score.'
-)
+_AGAIN = 'Your reply has no score that can be read. Reply with one line that reads "Score: " and the score.'
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_SCORE = re.compile(rf"([+-]?{_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER}))?", re.IGNORECASE)
 
 
 class RubricOptions(BaseModel):
@@ -46,8 +46,9 @@ class RubricOptions(BaseModel):
     other names for fields of the row."""
     system: str | None = None
     """The judge's system message, with the same places."""
-    pattern: PatternText = r"(?i)\bscore\W*[:=]\W*([\w.+-]*\w)"
-    """Regular expression; the first group of its last match in the reply is the score."""
+    pattern: PatternText = r"(?i)\bscore\W*[:=][^\w+\-\u2212]*([\w.,+\-\u2212]*\w(?:\s*(?:/|out of)\s*\d+(?:\.\d+)?)?)"
+    """Regular expression; the first group of its last match in the reply is the score. ``4/5`` is one where 5
+    is ``high``."""
     low: float = Field(1, allow_inf_nan=False)
     """The score that becomes reward 0; lower ones cannot be."""
     high: float = Field(10, allow_inf_nan=False)
@@ -142,10 +143,11 @@ class RubricVerifier:
         if self._labels:
             label = text.casefold()
             return (label, self._labels[label]) if label in self._labels else None
-        if not re.fullmatch(r"[+-]?\d{1,9}(\.\d{1,9})?", text):
-            return None
         low, high = self.options.low, self.options.high
-        score = float(text)
+        found = _SCORE.fullmatch(text)
+        if found is None or (found[2] is not None and float(found[2]) != high):
+            return None
+        score = float(found[1])
         return (score, (score - low) / (high - low)) if low <= score <= high else None
 
     def _agreement(self, rollouts: Iterable[GradedRollout]) -> Mapping[str, Estimate]:

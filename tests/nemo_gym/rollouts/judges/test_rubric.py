@@ -9,6 +9,7 @@ from tests.result_rows import run_config
 from tests.verifier_answers import graded, spoken
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts.judges import pairwise, rubric
 from nemo_gym.rollouts.judges.rubric import RubricVerifier
 from nemo_gym.types import Task
 from nemo_gym.verifiers.registry import grades_at_once, grades_stored_answers, load_verifier
@@ -45,6 +46,15 @@ def test_the_score_becomes_a_reward_on_its_scale_and_the_reply_is_kept():
         ("Score: 11", None),
         ("Score: 0", None),
         ("Score: seven", None),
+        ("Score: -3", None),
+        ("Score: **\u22123**", None),
+        ("Score: 4,5", None),
+        ("Score: 4, since it is short.", 4.0),
+        ("**Score:** 4/10", 4.0),
+        ("Score: 4 out of 10.", 4.0),
+        ("Score: 4/5", None),
+        ("Score: 4 out of 100", None),
+        ("Score: 2-3", None),
         ("7", None),
         ("", None),
     ],
@@ -135,3 +145,8 @@ def test_the_benchmark_of_the_how_to_page_judges(tmp_path):
     row = {"question": "Why?", "human_score": 4}
     assert verifier.check_row(row) is None
     assert asyncio.run(verifier.verify(Task(0, 0, row), spoken("So."))).reward == 1.0
+
+
+def test_what_a_judge_is_told_when_its_reply_cannot_be_read_is_plain_words():
+    for told in (rubric._AGAIN, pairwise._AGAIN):
+        assert "can be read. Reply with " in told
