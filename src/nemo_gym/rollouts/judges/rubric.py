@@ -46,7 +46,9 @@ class RubricOptions(BaseModel):
     other names for fields of the row."""
     system: str | None = None
     """The judge's system message, with the same places."""
-    pattern: PatternText = r"(?i)\bscore\W*[:=][^\w+\-\u2212]*([\w.,+\-\u2212]*\w(?:\s*(?:/|out of)\s*\d+(?:\.\d+)?)?)"
+    pattern: PatternText = (
+        r"(?i)\bscore\W*[:=][^\w+\-\u2212]*([\w.,+\-\u2212]*\w(?:\s*(?:/|out of)\s*\d+(?:\.\d+)?)?)"
+    )
     """Regular expression; the first group of its last match in the reply is the score. ``4/5`` is one where 5
     is ``high``."""
     low: float = Field(1, allow_inf_nan=False)
