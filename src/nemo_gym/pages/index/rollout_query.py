@@ -194,7 +194,7 @@ def group_values(database: sqlite3.Connection) -> dict[str, list[str]]:
 
 def task_scores(database: sqlite3.Connection, page: int = 1) -> tuple[list[TaskScore], int]:
     """One page of the tasks, and how many pages there are."""
-    total = database.execute("select count(distinct task) from rollouts").fetchone()[0]
+    total = database.execute("select count(*) from (select distinct task from rollouts)").fetchone()[0]
     pages = max(1, -(-total // TASKS))
     rows = database.execute(
         f"select task, avg(iif({_MEASURED}, reward, null)), count(*), sum(outcome = 'failed')"

@@ -21,7 +21,7 @@ from nemo_gym.pages.index.row_scan import Place, ScannedRow
 from nemo_gym.rollouts.reading.row_facts import RowFacts
 from nemo_runs import homes
 
-_SCHEMA: Final = 1
+_SCHEMA: Final = 2
 _TABLES: Final = """
 create table if not exists files (
     name text primary key, inode int, size int, mtime_ns int, offset int, head int, tail int, seen real
@@ -31,7 +31,7 @@ create table if not exists rollouts (
     tokens int, failed_attempts int not null default 0,
     result_at int, result_length int, answer_at int, answer_length int, primary key (task, repeat)
 ) without rowid;
-create index if not exists by_outcome on rollouts (outcome);
+create index if not exists by_outcome on rollouts (outcome, truncated);
 create index if not exists by_latency on rollouts (latency_ms);
 create table if not exists failures (
     task int, repeat int, at int, length int, class text, primary key (task, repeat, at)
