@@ -35,8 +35,11 @@ def write_rollouts(paths: RolloutPaths, rollouts: int, size: int) -> None:
         for number in range(rollouts):
             perf = {"completion_tokens": size // 4, "total_latency_ms": number % 977 + 0.5, "ended_at": 1.8e9}
             fields = {
-                "_ng_agent_fields": [], "response": {"status": "completed", "output": output},
-                "reward": float(number % 3 > 0), "extracted_answer": str(number), "ng_perf": perf,
+                "_ng_agent_fields": [],
+                "response": {"status": "completed", "output": output},
+                "reward": float(number % 3 > 0),
+                "extracted_answer": str(number),
+                "ng_perf": perf,
             }
             file.write(encode_row(number // 4, number % 4, fields) + b"\n")
 
@@ -91,8 +94,10 @@ def main() -> int:
         found = pages(paths, folder / "tables")
         table = sum(path.stat().st_size for path in (folder / "tables").iterdir())
     print(f"{options.rollouts:,} rollouts, {size / 1e9:.2f} GB; table {table / 1e6:.1f} MB")
-    print(f"plain reading {plain:.1f} s; read into the table once in {steps} slices {first:.1f} s "
-          f"({first / plain:.2f} times); looked at again without changes {1000 * again:.1f} ms")
+    print(
+        f"plain reading {plain:.1f} s; read into the table once in {steps} slices {first:.1f} s "
+        f"({first / plain:.2f} times); looked at again without changes {1000 * again:.1f} ms"
+    )
     for name, seconds in found.items():
         print(f"{name}: {1000 * seconds:.1f} ms ({seconds / plain:.5f} of a plain reading)")
     worst = max(found.values())
