@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -219,9 +220,16 @@ async def _read(process: LineProcess, stream: Any) -> None:
 
     async with stream:
         while (line := await process.read_line()) is not None:
-            with contextlib.suppress(ValueError):
-                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            with contextlib.suppress(ValueError, RecursionError):
+                message = mcp_types.jsonrpc_message_adapter.validate_json(_whole(line), by_name=False)
                 await stream.send(SessionMessage(message))
+
+
+def _whole(line: bytes) -> bytes:
+    """A line with ``?`` for halves of characters, which servers write that cut a text in two."""
+    if b"\\ud" not in line.lower():
+        return line
+    return json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
 
 
 async def _write(process: LineProcess, stream: Any) -> None:
@@ -242,9 +250,7 @@ def _text(result: Any) -> str:
         text = getattr(part if resource is None else resource, "text", None)
         parts.append(text if isinstance(text, str) else f"[{kind}]")
     if not parts and result.structured_content is not None:
-        import orjson
-
-        return orjson.dumps(result.structured_content).decode()
+        return json.dumps(result.structured_content, ensure_ascii=False)
     return "\n".join(parts)
 
 

@@ -59,6 +59,12 @@ def answer(method, params):
                             {"type": "image", "data": "", "mimeType": "image/png"}]}
     if how == "fail":
         return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
+    if how == "half":
+        return {"content": [{"type": "text", "text": "a\\ud83d"}]}
+    if how == "whole":
+        return {"content": [{"type": "text", "text": "\\U0001f600"}]}
+    if how == "long":
+        return {"content": [], "structuredContent": {"calls": 10**30}}
     return {"content": [], "structuredContent": {"calls": calls}}
 
 print("not a message", flush=True)
@@ -114,8 +120,16 @@ def test_results_errors_and_pages_of_a_server(plain: dict[str, Any], with_tools:
     assert parts == ToolResult("1\ninside\n[image]")
     assert failed == ToolResult("it failed", error=True)
     assert refused == ToolResult("no such thing", error=True)
-    assert structured == ToolResult('{"calls":3}')
+    assert structured == ToolResult('{"calls": 3}')
     assert hung == ToolResult("the call took more than 0.3 s and was given up", error=True)
+
+
+def test_halves_of_characters_and_long_numbers_lose_no_answer(plain: dict[str, Any], with_tools: Any) -> None:
+    async def use(tools: OpenToolbox) -> list[str]:
+        hows = ("half", "whole", "long")
+        return [(await tools.call("first", {"how": how}, seconds=60)).content for how in hows]
+
+    assert with_tools([plain], use) == ["a?", "\U0001f600", f'{{"calls": {10**30}}}']
 
 
 def test_only_the_tools_that_are_named_are_offered(plain: dict[str, Any]) -> None:
