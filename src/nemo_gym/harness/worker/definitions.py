@@ -263,7 +263,7 @@ def refuse_unsupported(loaded: Loaded) -> None:
         if config.get("unsafe_code"):
             raise CannotRunError(
                 f"the task {name} runs code that the model wrote, which is done in a sandbox only; "
-                "lm-eval runs it as you"
+                "lm-eval runs it as you (the benchmark humaneval and the verifier code use one)"
             )
         if config.get("doc_to_image") is not None or config.get("doc_to_audio"):
             raise CannotRunError(f"the task {name} shows images or plays sound, which cannot be sent")
