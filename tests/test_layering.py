@@ -155,7 +155,7 @@ LAYERS = {
         "access bundle",
         "runs",
     ),
-    "nemo_engines": ("errors", "data", "export trackers", "hf automodel"),
+    "nemo_engines": ("errors", "data", "export trackers", "hf automodel", "estimate"),
 }
 """What each package consists of, lowest first: a layer imports itself and the layers before it."""
 UNORDERED = {

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
     """The first ``count`` rows as they are learned, and what is cut of all of them."""
+    found, training, marked, tokenizer = _looked_at(wanted, None)
+    shown = [_shown(training, index, marked[index], tokenizer) for index in range(min(count, len(marked)))]
+    return {**found, "rows": shown}
+
+
+def measured(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], list[int], list[int]]:
+    """What a preview says of all rows, and of each row that is learned its tokens, after it is cut.
+
+    First of its longest sequence, then of all that it has: of a pair both answers, each with its prompt.
+    ``device`` is what the training will run on; `None`: what this machine has.
+    """
+    found, training, marked, _ = _looked_at(wanted, device)
+    gone = set(found["training"]["left_out_lines"])
+    kept = [row for line, row in zip(training.rows.lines, marked, strict=True) if line not in gone]
+    counts = [Counter(mark for _, mark in row) for row in kept]
+    if wanted.method != "dpo":
+        lengths = [count.total() - count["cut"] for count in counts]
+        return found, lengths, lengths
+    longest = [count["read"] + max(count["chosen"], count["rejected"]) for count in counts]
+    return found, longest, [2 * count["read"] + count["chosen"] + count["rejected"] for count in counts]
+
+
+def _looked_at(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], Dataset, list[Marked], Any]:
     engine = engine_for(wanted)
-    devices.check_device(wanted, devices.chosen_device(wanted))
+    devices.check_device(wanted, device or devices.chosen_device(wanted))
     rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
     shape = rewards.shape if rewards else None
     training = rows.read_for(wanted, Path(wanted.dataset), "training", shape)
@@ -61,17 +85,15 @@ def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
     )
     writer, tokenizer = load_driver(engine).writer(wanted)
     facts, marked = _part(wanted, training, writer)
-    return {
+    found = {
         "engine": engine.name,
         "method": wanted.method,
         "max_seq_length": wanted.max_seq_length,
         "packing": wanted.batch.packing,
         "training": facts,
         "validation": _part(wanted, validation, writer)[0] if validation else None,
-        "rows": [
-            _shown(training, index, marked[index], tokenizer) for index in range(min(count, len(marked)))
-        ],
     }
+    return found, training, marked, tokenizer
 
 
 def _part(wanted: EngineSpec, data: Dataset, writer: TemplateWriter) -> tuple[dict[str, Any], list[Marked]]:

@@ -157,7 +157,7 @@ def test_a_preview_is_made_by_its_own_module(service: JobsService, spec: dict[st
             "pace 'fly' is not supported, because words do not fly; leave it out, or give 'walk'",
         ),
         ({"roundz": 2}, 2, "did you mean 'rounds'?"),
-        ({"rounds": 0}, 2, "rounds: input should be greater than or equal to 1"),
+        ({"rounds": 0}, 2, "rounds (line 1): input should be greater than or equal to 1"),
         ({"data": {"rows": "nowhere"}}, 3, "data.rows: there is no fileset"),
     ],
 )

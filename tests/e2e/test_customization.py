@@ -17,6 +17,7 @@ import pytest
 from tests import engines
 from tests.e2e.jobs_service import JobsService
 
+from nemo_helix_plugin.cli.commands.customization.dry_running import PARTS
 from nemo_helix_plugin.client.client import NemoClient
 from nemo_helix_plugin.customization.sdk import Customization
 from nemo_helix_plugin.jobs import types
@@ -256,6 +257,18 @@ def test_a_preview_shows_what_would_be_learned_and_makes_no_job(
     ]
     code = nemo(*asked, written(tmp_path, whole), "-f", "code")
     compile(code.stdout, "printed", "exec")
+    # the same looked at whole, and what it would take
+    submit = ["customization", "rl", "--job-json", written(tmp_path, whole), "--dry-run"]
+    tried = json.loads(nemo(*submit, "--json").stdout)
+    assert tried["fits"] is True
+    levels = {one["about"]: one["verdict"] for one in tried["findings"]}
+    assert levels == {"spec": "ok", "names": "ok", "rows": "warning", "memory": "ok", "disk": "ok"}
+    estimate = tried["estimate"]
+    assert estimate["parameters"] > 131_000 > estimate["trained_parameters"] > 0
+    assert estimate["sizes"]["rows"] == 23
+    assert estimate["memory"]["total"] > estimate["memory"]["lower_bound"] > 4 * 131_000
+    assert sum(estimate["memory"][part] for part in PARTS) == estimate["memory"]["total"]
+    assert estimate["seconds"]["longest"] > estimate["seconds"]["shortest"] > 0
 
     pairs.write_text('{"prompt": "a", "chosen": "b"}\n')
     refused = nemo(*asked, written(tmp_path, whole), status=3)

@@ -169,8 +169,8 @@ def test_the_engine_of_a_preview_is_kept_to_what_is_its_own(tmp_path):
     seen = previewing.ask(
         EngineFacts("trl", str(program), {}),
         folder,
-        1,
-        previewer="nemo_engines.preview",
+        "nemo_engines.preview",
+        ["--rows", "1"],
         places=places,
         seconds=60,
     )
@@ -183,7 +183,7 @@ def test_the_engine_of_a_preview_is_kept_to_what_is_its_own(tmp_path):
         "TMPDIR": True,
     }
     unconfined = previewing.ask(
-        EngineFacts("trl", str(program), {}), folder, 1, previewer="nemo_engines.preview", seconds=60
+        EngineFacts("trl", str(program), {}), folder, "nemo_engines.preview", ["--rows", "1"], seconds=60
     )
     assert unconfined["signing.key"]
 

@@ -21,6 +21,7 @@ from nemo_engines.errors import CheckpointUnusableError, DivergedError, TrainerE
 from nemo_engines.hf import reporting
 from nemo_engines.running import TrainingRun
 from nemo_engines.saving import not_saved
+from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
 
 _VALUES = ("loss", "grad_norm", "lr", "num_label_tokens")
@@ -37,6 +38,7 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         super().__init__(config)
         self._run = run
         self._decision = LoopDecision()
+        self._speed = Speed()
 
     def setup(self) -> None:
         """Build everything; then let the loader draw the seed of its workers from a generator of its own.
@@ -98,8 +100,11 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         reported = {f"train_{name}": value for name, value in values.items()}
         if self._run.world.leads:
             self._run.session.metrics(step, reported, epoch=self._epochs(step))
-        self._progress("training", step, **reported)
+        self._speed.finished()
+        speed: dict[str, float] = self._speed.fields(left=self._last() - step)
+        self._progress("training", step, **reported, **speed, **memory_fields(torch, self._run.device))
         self._apply_control(step)
+        self._speed.begins()
 
     def _apply_control(self, step: int) -> None:
         self._decision = decision = self._agreed(step)

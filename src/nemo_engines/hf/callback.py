@@ -16,8 +16,10 @@ from transformers import TrainerCallback
 from nemo_engines import spec as specs
 from nemo_engines import steering
 from nemo_engines.errors import BadSpecError, DivergedError, TrainerError
+from nemo_engines.flops import flops_per_token
 from nemo_engines.hf import reporting
 from nemo_engines.running import TrainingRun
+from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
 
 _LOG_SECONDS = 1.0
@@ -36,11 +38,23 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self._decision = LoopDecision()
         self._logged_at = 0.0
         self._reported: set[str] = set()
+        self._speed = Speed()
+        self._flops_per_token: float | None = None
 
-    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, model: Any = None, **_: Any) -> None:
         """Say how long it will take."""
         self.begun = True
+        if model is not None:
+            parts = list(model.parameters())
+            trained = sum(part.numel() for part in parts if part.requires_grad)
+            self._flops_per_token = flops_per_token(
+                self._run.spec, sum(part.numel() for part in parts), trained
+            )
         self._progress("training", state)
+
+    def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Time a step from here on."""
+        self._speed.begins()
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         """Decide what follows this step, the same on every rank."""
@@ -105,7 +119,13 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         values |= reporting.besides(self._run.spec, values)
         self._check_metric(state.global_step, values)
         self._run.session.metrics(state.global_step, values, epoch=state.epoch)
-        self._progress("training", state, **values)
+        speed: dict[str, float] = {}
+        if "train_loss" in values:
+            self._speed.finished(values.get("train_num_tokens"))
+            left = state.max_steps - state.global_step
+            speed = self._speed.fields(left=left, flops_per_token=self._flops_per_token)
+            speed |= memory_fields(torch, self._run.device)
+        self._progress("training", state, **values, **speed)
         self._log_progress(state, values)
 
     def _check_metric(self, step: int, values: Mapping[str, float]) -> None:

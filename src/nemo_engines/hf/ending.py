@@ -49,26 +49,36 @@ def rehearse(run: TrainingRun, model: Any, tokenizer: Any, *, configurations: bo
     """
     if not run.world.leads:
         return
-    folder, origin = run.work / "rehearsal", Path(run.spec.model)
+    folder = run.work / "rehearsal"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        if configurations:
-            with saved_as("config.json", origin):
-                base.config.save_pretrained(folder)
-            if getattr(base, "generation_config", None) is not None:
-                with saved_as("generation_config.json", origin):
-                    base.generation_config.save_pretrained(folder)
-        if getattr(model, "peft_config", None):
-            with saved_as("the adapter's configuration", origin):
-                model.peft_config["default"].save_pretrained(folder)
-        with saved_as("the tokenizer", origin):
-            tokenizer.save_pretrained(folder)
-            AutoTokenizer.from_pretrained(folder, trust_remote_code=run.spec.trust_remote_code)
+        rehearse_files(run.spec, folder, model, tokenizer, configurations=configurations)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _check_space(run, model, copies)
+    checkpoint, output = saved_bytes(run.spec, model, copies=copies)
+    run.session.expect_checkpoint(checkpoint)
+    check_space({run.work: checkpoint, run.staging: output})
+
+
+def rehearse_files(
+    spec: EngineSpec, folder: Path, model: Any, tokenizer: Any, *, configurations: bool
+) -> None:
+    """Save configurations and tokenizer into a folder, and read the tokenizer again."""
+    origin = Path(spec.model)
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    if configurations:
+        with saved_as("config.json", origin):
+            base.config.save_pretrained(folder)
+        if getattr(base, "generation_config", None) is not None:
+            with saved_as("generation_config.json", origin):
+                base.generation_config.save_pretrained(folder)
+    if getattr(model, "peft_config", None):
+        with saved_as("the adapter's configuration", origin):
+            model.peft_config["default"].save_pretrained(folder)
+    with saved_as("the tokenizer", origin):
+        tokenizer.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=spec.trust_remote_code)
 
 
 @contextmanager
@@ -98,14 +108,12 @@ def _json(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_space(run: TrainingRun, model: Any, copies: int) -> None:
-    """One checkpoint and the trained model must fit, at least."""
+def saved_bytes(spec: EngineSpec, model: Any, *, copies: int = 1) -> tuple[int, int]:
+    """The sizes of a checkpoint and of the trained model; ``copies`` as in `rehearse`."""
     parts = list(model.parameters())
     everything = sum(part.numel() * part.element_size() for part in parts)
     trained = sum(part.numel() * part.element_size() for part in parts if part.requires_grad)
-    states = _STATES.get(run.spec.optimizer.name, 2.0)
-    checkpoint = copies * everything if run.spec.finetuning == "full" else trained
-    output = everything if writes_whole_model(run.spec) else trained
-    checkpoint += int(states * trained)
-    run.session.expect_checkpoint(checkpoint)
-    check_space({run.work: checkpoint, run.staging: output})
+    states = _STATES.get(spec.optimizer.name, 2.0)
+    checkpoint = copies * everything if spec.finetuning == "full" else trained
+    output = everything if writes_whole_model(spec) else trained
+    return checkpoint + int(states * trained), output

@@ -98,6 +98,7 @@ class _BackendJobs:
 class _Backend:
     explain = BackendMethod(tuning.explain)
     preview = BackendMethod(tuning.preview)
+    dry_run = BackendMethod(tuning.dry_run)
 
 
 class _Templates:

@@ -128,6 +128,49 @@ class Preview(models.ResponseModel):
     rows: list[PreviewRow] = Field(default_factory=list)
 
 
+class CheckFinding(models.ResponseModel):
+    """One thing that was looked at."""
+
+    verdict: str
+    """``ok``, ``unknown``, ``warning``, or ``problem`` for what would make the job fail."""
+    about: str
+    text: str
+
+
+class TrainingEstimate(models.ResponseModel):
+    """What a training will take."""
+
+    method: str
+    precision: str
+    processes: int = 1
+    parameters: int = 0
+    trained_parameters: int = 0
+    sizes: dict[str, float] = Field(default_factory=dict)
+    """Rows, tokens of a row, rows of a step, steps."""
+    memory: dict[str, int] = Field(default_factory=dict)
+    """Bytes on each device at the moment when they are most, by parts: ``weights``, ``gradients``,
+    ``optimizer``, ``activations``, ``workspace``; their ``total``; and the ``lower_bound``, without which it
+    cannot work."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """``shortest`` and ``longest``; ``measured_on`` is the number of trainings that this is known from."""
+    saved: dict[str, int] = Field(default_factory=dict)
+    """Bytes of a ``checkpoint`` and of the ``output``."""
+
+
+class DryRun(models.ResponseModel):
+    """A job that was tried and not made."""
+
+    job: str
+    output: str
+    backend: str
+    engine: str
+    device: str
+    fits: bool
+    """Whether there is no problem among the findings."""
+    findings: list[CheckFinding] = Field(default_factory=list)
+    estimate: TrainingEstimate | None = None
+
+
 class EngineState(models.ResponseModel):
     """The engine behind a backend, on the service's machine."""
 

@@ -9,8 +9,10 @@ from typing import Any
 from nemo_helix_plugin.job_words import times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.durations import duration_in_words
+from nemo_runs.sizes import size_in_words
 
 Record = Mapping[str, Any]
+_MINUTE = 60
 
 _WITHOUT_WINDOW = frozenset(
     status for status in HelixJobStatus if status.is_final or status is HelixJobStatus.DELETION_PENDING
@@ -93,6 +95,41 @@ def losses(found: Record) -> str:
         if name.endswith("_loss") and isinstance(value, int | float) and not isinstance(value, bool)
     ]
     return ", ".join(f"{name} {value:.4g}" for name, value in sorted(named))
+
+
+def speed(found: Record, *, going_on: bool = True) -> str:
+    """``0.5 s a step, 1,200 tokens/s, lr 0.0001, 2.1 GB of memory, 5 min left``, as far as it is known.
+
+    ``going_on``: whether the training runs, without which nothing is said of the time that is left.
+    """
+    step, left, tokens, rate, memory, limit = (
+        _number(found.get(key))
+        for key in (
+            "step_seconds",
+            "seconds_left",
+            "tokens_per_second",
+            "train_lr",
+            "memory_bytes",
+            "memory_limit_bytes",
+        )
+    )
+    parts = []
+    if step is not None:
+        parts.append(f"{step:.3g} s a step" if step < _MINUTE else f"{duration_in_words(step)} a step")
+    if tokens is not None:
+        parts.append(f"{tokens:,.0f} tokens/s")
+    if rate is not None:
+        parts.append(f"lr {rate:.3g}")
+    if memory is not None:
+        of = f" of {size_in_words(limit)}" if limit is not None else " of memory"
+        parts.append(f"{size_in_words(memory)}{of}")
+    if left and going_on:
+        parts.append(f"{duration_in_words(left)} left")
+    return ", ".join(parts)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def goes_on(found: Record) -> str:

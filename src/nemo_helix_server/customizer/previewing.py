@@ -1,4 +1,4 @@
-"""What a job would learn, shown before there is a job: the engine asked about the job's data and model.
+"""What an engine says of a job before there is one: asked about the job's data and model.
 
 It is asked on the service's machine, where filesets, paths and engines are, in folders like those of the job.
 """
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,28 +35,28 @@ _one_at_a_time = threading.Lock()
 Document = dict[str, Any]
 
 
-def preview(
+def answer(
     facts: CompileFacts,
     compiled: Compiled,
-    count: int,
+    module: str,
+    arguments: Sequence[str],
     *,
-    previewer: str,
     places_in: Callable[[Path], IsolationFolders] | None = None,
     seconds: float = SECONDS,
 ) -> Document:
-    """The first ``count`` rows as the engine will learn them; raises `InvalidError` for what it refuses.
+    """What a module of the engine says of a job's spec, data and model; `InvalidError` for what it refuses.
 
     ``places_in`` gives what the engine may see when it works in a folder; without it, it is not confined.
     """
     if not _one_at_a_time.acquire(timeout=seconds):
-        raise UnavailableError("another preview is still being made; try again")
+        raise UnavailableError("another preview or dry run is still being made; try again")
     try:
         with tempfile.TemporaryDirectory(prefix="nemo-preview-") as made:
             folder = Path(made)
             _bring(facts, compiled.spec, folder)
             (folder / "spec.json").write_text(json.dumps(compiled.engine_spec), encoding="utf-8")
             places = places_in(folder) if places_in else None
-            return ask(facts.engine, folder, count, previewer=previewer, places=places, seconds=seconds)
+            return ask(facts.engine, folder, module, arguments, places=places, seconds=seconds)
     finally:
         _one_at_a_time.release()
 
@@ -115,14 +115,14 @@ def _bring_one(source: InputSource, target: Path, *, weights: bool) -> None:
 def ask(
     engine: EngineFacts,
     folder: Path,
-    count: int,
+    module: str,
+    arguments: Sequence[str],
     *,
-    previewer: str,
     places: IsolationFolders | None = None,
     seconds: float = SECONDS,
 ) -> Document:
-    """Run the module ``previewer`` on the spec in a folder, kept to ``places`` where they are given."""
-    argv = [engine.python, "-P", "-m", previewer, "--spec", "spec.json", "--rows", str(count)]
+    """Run a module on the spec in a folder, kept to ``places`` where they are given."""
+    argv = [engine.python, "-P", "-m", module, "--spec", "spec.json", *arguments]
     environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(engine.environment)
     if places is not None:
         argv, environ = landlock.confined(argv, places.file_access), environ | dict(places.environment)
@@ -143,7 +143,7 @@ def ask(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise InvalidError(
-            f"the preview was not ready within {seconds:.0f} s; preview a part of the data set"
+            f"the engine was not ready within {seconds:.0f} s; try it with a part of the data set"
         ) from None
     if process.returncode == 0:
         found: Document = json.loads(written)
@@ -151,4 +151,4 @@ def ask(
     reason = (said.strip() or f"it ended with exit status {process.returncode}").splitlines()[-1]
     if process.returncode == _BAD_SPEC:
         raise InvalidError(reason.replace(f"{folder}/", ""))
-    raise ServerError(f"engine {engine.name} made no preview: {reason}")
+    raise ServerError(f"engine {engine.name} gave no answer: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nemo_helix_plugin.customization import backends, explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
 from nemo_helix_server.customizer import compile as compiling
-from nemo_helix_server.customizer import environment, names, previewing
+from nemo_helix_server.customizer import dry_running, environment, names, previewing
 from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.engines import Engines
@@ -26,6 +26,7 @@ from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputS
 from nemo_helix_server.customizer.gathering import Gathered
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.support import SpecRefusedError
+from nemo_helix_server.engines import machine
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.executors.base import NeverPossibleError, RunPlace
 from nemo_helix_server.isolation import Isolation
@@ -37,6 +38,7 @@ from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.trackers import endpoints
 from nemo_helix_server.trackers.errors import OffError
+from nemo_runs import findings
 from nemo_runs.durable.disk import read_regular
 
 Document = dict[str, Any]
@@ -106,14 +108,94 @@ class Customizer:
         if trains.previewer is None:
             raise InvalidError(f"the backend {backend} shows no preview of what a job would learn")
         facts, compiled = self._compiled(caller, workspace, trains, request, None)
+        arguments = ["--rows", str(body.rows)]
+        return self._asked(caller, workspace, facts, compiled, trains.previewer, arguments)
+
+    def dry_run(
+        self, caller: Caller, workspace: str, backend: str, body: CreateCustomizationJobRequest
+    ) -> Document:
+        """Everything that would be looked at before a job trains, and what it would take; there is no job."""
+        trains = registry.find(backend)
+        facts, compiled = self._compiled(caller, workspace, trains, body, None)
+        self._checked(workspace, body, facts, compiled, None)
+        named_so = f"the job '{facts.job_name}' makes the model '{compiled.output.name}'"
+        noted = [findings.ok("spec", "every field is supported"), findings.ok("names", named_so)]
+        of_hub = [
+            source
+            for source in (facts.model, facts.dataset, facts.validation)
+            if source and source.kind == "hub"
+        ]
+        found: Document = {}
+        if trains.estimator is None:
+            noted.append(findings.unknown("estimate", f"the backend {backend} says nothing before the start"))
+        elif of_hub:
+            text = f"{of_hub[0].shown} is fetched by the job's first step"
+            noted.append(findings.unknown("estimate", f"{text}; rows, memory and time are not known yet"))
+        else:
+            found, more = self._estimated(caller, workspace, trains, facts, compiled, body)
+            noted += more
+        return {
+            "job": facts.job_name,
+            "output": compiled.output.name,
+            "backend": backend,
+            "engine": facts.engine.name,
+            "device": facts.machine.device,
+            "fits": findings.passed(noted),
+            "findings": [one.to_json() for one in noted],
+            "estimate": found or None,
+        }
+
+    def _estimated(
+        self,
+        caller: Caller,
+        workspace: str,
+        trains: Backend,
+        facts: CompileFacts,
+        compiled: compiling.Compiled,
+        body: CreateCustomizationJobRequest,
+    ) -> tuple[Document, list[findings.Finding]]:
+        device, engine = facts.machine.device, facts.engine.name
+        arguments = ["--device", device]
+        for speed in self._speeds(workspace, engine, device):
+            arguments += ["--speed", repr(speed)]
+        found = self._asked(caller, workspace, facts, compiled, str(trains.estimator), arguments)
+        place = self._place(validated(trains.description, body.spec), body)
+        if place is not None and place.machine() is not None:
+            capacity = dry_running.MachineCapacity(None, shared=device == "cpu", disk=None)
+        else:
+            gpus = machine.gpu_bytes() if device == "cuda" else []
+            capacity = dry_running.capacity_here(device, self.settings.data_dir, gpus)
+        keep = int((compiled.spec.get("checkpoints") or {}).get("keep") or 2)
+        return found, list(dry_running.judged(found, capacity, keep))
+
+    def _speeds(self, workspace: str, engine: str, device: str) -> list[float]:
+        """Operations a second of the newest trainings with an engine on a kind of device."""
+        wanted = (("spec.engine", engine), ("spec.device", device))
+        tree = all_of([_OWN, *(Compare(field, Operator.EQUAL, value) for field, value in wanted)])
+        page = self.jobs.list_jobs(
+            workspace, where=tree, sort="-created_at", page=1, page_size=_LOOKED_AT, echo=None
+        )
+        known = [(job["status_details"] or {}).get("flops_per_second") for job in page["data"]]
+        found = [float(speed) for speed in known if isinstance(speed, int | float) and speed > 0]
+        return found[: dry_running.SPEEDS]
+
+    def _asked(
+        self,
+        caller: Caller,
+        workspace: str,
+        facts: CompileFacts,
+        compiled: compiling.Compiled,
+        module: str,
+        arguments: Sequence[str],
+    ) -> Document:
         places_in = None
         if self.isolation is not None:
             places_in = functools.partial(
                 self.isolation.of_preview, workspace=workspace, asked_by=caller.name
             )
-        # it is made on the service's machine, wherever the job would train
-        facts = dataclasses.replace(facts, engine=self.engines.require(trains.engine))
-        return previewing.preview(facts, compiled, body.rows, previewer=trains.previewer, places_in=places_in)
+        # it is asked on the service's machine, wherever the job would train
+        facts = dataclasses.replace(facts, engine=self.engines.require(facts.engine.name))
+        return previewing.answer(facts, compiled, module, arguments, places_in=places_in)
 
     def _compiled(
         self,

@@ -24,10 +24,21 @@ def found_device(environ: Mapping[str, str] = os.environ) -> Device:
 
 def gpu_names() -> list[str]:
     """The GPUs that the driver names; empty without a driver."""
+    if shutil.which("nvidia-smi") is None:
+        return ["NVIDIA GPU"] if DRIVER.exists() else []
+    return _asked("name")
+
+
+def gpu_bytes() -> list[int]:
+    """The memory of each GPU, as the driver says it; empty without a driver."""
+    return [int(text) << 20 for text in _asked("memory.total") if text.strip().isdigit()]
+
+
+def _asked(what: str) -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return ["NVIDIA GPU"] if DRIVER.exists() else []
-    argv = [program, "--query-gpu=name", "--format=csv,noheader"]
+        return []
+    argv = [program, f"--query-gpu={what}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells
 from nemo_helix_plugin.job_words import job_state, times
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.sizes import size_in_words
 
 Record = Mapping[str, Any]
@@ -70,6 +71,9 @@ def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
             yield key, Text(cells.printable(str(job[key])))
     found = job_state.details(job)
     yield from _progress(found, display)
+    speed = job_state.speed(found, going_on=job.get("status") == HelixJobStatus.ACTIVE)
+    if speed:
+        yield "speed", Text(speed)
     yield from _going_on(found)
     yield from _reasons(job)
     failure = job_state.failure(job)

@@ -137,6 +137,23 @@ def preview(
     return single(request, requests.Preview)
 
 
+def dry_run(
+    backend: str,
+    *,
+    spec: Any,
+    workspace: str | None = None,
+    profile: str | None = None,
+    options: requests.CustomizationOptions | Fields | None = None,
+) -> Call[responses.NemoResponse[requests.DryRun], responses.NemoResponse[requests.DryRun]]:
+    """Check a job whole and get what it would take, memory and time included; makes no job."""
+    given = {"spec": _plain(spec), "profile": profile, "options": options}
+    fields = {key: value for key, value in given.items() if value is not None}
+    body = checked(requests.CreateCustomizationJobRequest, fields)
+    path = ROOT + "/workspaces/{workspace}/{backend}/dry-run"
+    request = Request("POST", path, {"workspace": workspace, "backend": backend}, body=body)
+    return single(request, requests.DryRun)
+
+
 def health() -> Call[
     responses.NemoResponse[requests.CustomizationHealth], responses.NemoResponse[requests.CustomizationHealth]
 ]:

@@ -64,6 +64,22 @@ def preview_training(
 
 
 @router.post(
+    ROOT + "/workspaces/{workspace}/{backend}/dry-run",
+    response_model=requests.DryRun,
+    responses=answers(404, 409, 422),
+)
+def try_customization_job(
+    workspace: PathName,
+    backend: BackendName,
+    body: requests.CreateCustomizationJobRequest,
+    caller: Operator,
+    service: Service,
+) -> Document:
+    """Check a job whole, rows, names, memory and disk included, and say what it would take; make none."""
+    return service.customizer.dry_run(caller, workspace, backend, body)
+
+
+@router.post(
     JOBS,
     status_code=201,
     response_model=types.HelixJobResponse,

@@ -47,6 +47,9 @@ class Backend:
     """The module that trains, run as ``python -P -m`` in the engine's interpreter."""
     previewer: str | None = "nemo_engines.preview"
     """The module that shows what would be learned, run in the same way; ``None``: it shows nothing."""
+    estimator: str | None = None
+    """The module that checks a training and says what it will take, run as ``nemo_engines.dry_run`` is;
+    ``None``: nothing is known before the start."""
     pause_deadline_seconds: int = 1800
     """The default of its setting: how long a pause of training may take."""
     staleness_timeout_seconds: int = 0

@@ -59,6 +59,10 @@ def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
             show_default=True,
             help="Seconds between two looks.",
         ),
+        click.option(
+            "--force", is_flag=True, help="With --dry-run: exit with 0 whatever would keep it from working."
+        ),
+        click.option("--dry-run", is_flag=True, help="Check everything and say what it takes; make no job."),
         click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; no limit by default."),
         click.option("--watch", is_flag=True, help="The same, showing its log too."),
         click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
@@ -182,6 +186,8 @@ def submit(
     exist_ok: bool,
     wait: bool,
     watch: bool,
+    dry_run: bool,
+    force: bool,
     timeout: float | None,
     poll_interval: float,
     swept: tuple[str, ...] = (),
@@ -189,14 +195,9 @@ def submit(
     **sources: str | None,
 ) -> int:
     """Check everything that can be checked here, send files, submit, and wait where that is wanted."""
-    if wait and watch:
-        raise click.UsageError("Give --wait or --watch, not both.")
-    if swept and (wait or watch):
-        raise click.UsageError(
-            "--wait and --watch follow one job; `nemo sweeps show NAME` shows those of a sweep."
-        )
-    if sweep_name and not swept:
-        raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")
+    _check_together(
+        wait=wait, watch=watch, dry_run=dry_run, force=force, swept=bool(swept), named=bool(sweep_name)
+    )
     uploads = given_uploads(sources)
     spec = checked_spec(backend, job_json, uploads)
     options = specs.options(words, options_file, hf_token_secret)
@@ -209,6 +210,10 @@ def submit(
     asked = {"spec": spec, "workspace": call.workspace, "profile": profile, "options": options}
     if swept:
         return sweeping.submit(call, backend, sweeping.planned(backend, spec, swept, name), asked)
+    if dry_run:
+        from nemo_helix_plugin.cli.commands.customization import dry_running
+
+        return dry_running.run(call, backend, asked, force=force)
     operation = Operation(f"customization.{backend}.jobs.create", asked)
     if call.prints_code(operation):
         return errors.EXIT_DONE
@@ -219,6 +224,24 @@ def submit(
     if call.flags.output_format != "json":
         _guide(call, job)
     return errors.EXIT_DONE
+
+
+def _check_together(*, wait: bool, watch: bool, dry_run: bool, force: bool, swept: bool, named: bool) -> None:
+    """Refuse options that say different things."""
+    if wait and watch:
+        raise click.UsageError("Give --wait or --watch, not both.")
+    if swept and (wait or watch):
+        raise click.UsageError(
+            "--wait and --watch follow one job; `nemo sweeps show NAME` shows those of a sweep."
+        )
+    if named and not swept:
+        raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")
+    if dry_run and (wait or watch):
+        raise click.UsageError("--dry-run makes no job to wait for; leave --wait and --watch out.")
+    if dry_run and swept:
+        raise click.UsageError("--dry-run tries one job; leave --sweep out.")
+    if force and not dry_run:
+        raise click.UsageError("--force is for --dry-run.")
 
 
 def given_uploads(sources: Mapping[str, str | None]) -> dict[str, str]:

@@ -13,5 +13,6 @@ BACKEND = Backend(
     rules=spec.rules,
     resolve=spec.resolve,
     engine_spec=spec.engine_spec,
+    estimator="nemo_engines.dry_run",
     staleness_timeout_seconds=3600,
 )

@@ -13,6 +13,7 @@ BACKEND = Backend(
     rules=spec.rules,
     resolve=spec.resolve,
     engine_spec=spec.engine_spec,
+    estimator="nemo_engines.dry_run",
     training_step=lambda engine_spec: f"{engine_spec['method']}-training",
     pause_deadline_seconds=3600,  # one step includes generating rollouts
 )

@@ -13,4 +13,5 @@ BACKEND = Backend(
     rules=spec.rules,
     resolve=spec.resolve,
     engine_spec=spec.engine_spec,
+    estimator="nemo_engines.dry_run",
 )

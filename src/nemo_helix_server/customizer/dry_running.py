@@ -1,0 +1,108 @@
+"""A job tried without a job: what the engine says of it, and whether this machine has what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from nemo_runs import findings
+from nemo_runs.counts import counted
+from nemo_runs.durable import disk
+from nemo_runs.findings import Finding
+from nemo_runs.sizes import size_in_words
+
+Document = dict[str, Any]
+SPEEDS: Final = 10
+"""So many of the newest trainings with a known speed are enough."""
+_MEMORY: Final = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCapacity:
+    """What there is where a training will run; `None` where that is not known from here."""
+
+    memory: int | None
+    """Bytes of the device: of the smallest GPU, or of the whole machine."""
+    shared: bool
+    """Whether all processes of the training share that memory."""
+    disk: int | None
+    """Free bytes where jobs keep their files."""
+
+
+def capacity_here(device: str, folder: Path, gpu_bytes: Sequence[int]) -> MachineCapacity:
+    """The capacity of the service's own machine."""
+    free = disk.free_bytes(folder)
+    if device == "cuda":
+        return MachineCapacity(min(gpu_bytes, default=None), shared=False, disk=free)
+    return MachineCapacity(_machine_bytes(), shared=True, disk=free)
+
+
+def judged(found: Mapping[str, Any], capacity: MachineCapacity, keep: int) -> Iterator[Finding]:
+    """What the numbers of an engine mean for a capacity: only what cannot be is a problem."""
+    yield from _of_rows(found)
+    yield from _of_memory(found, capacity)
+    yield _of_disk(found, capacity, keep)
+
+
+def _of_rows(found: Mapping[str, Any]) -> Iterator[Finding]:
+    facts, sizes = found["training"], found["sizes"]
+    if not sizes["rows"]:
+        text = f"nothing is learned of any of {counted(facts['rows'], 'row')}; `preview` shows why"
+        yield findings.problem("rows", text)
+        return
+    for lines, what in (
+        (facts["shortened_lines"], "lose their end"),
+        (facts["left_out_lines"], "are left out, with nothing to learn"),
+    ):
+        if lines:
+            text = f"{len(lines)} of {counted(facts['rows'], 'row')} {what} at max_seq_length"
+            yield findings.warning("rows", f"{text} {found['max_seq_length']}")
+    if not facts["shortened_lines"] and not facts["left_out_lines"]:
+        yield findings.ok("rows", f"{counted(facts['rows'], 'row')}, none of them cut")
+
+
+def _of_memory(found: Mapping[str, Any], capacity: MachineCapacity) -> Iterator[Finding]:
+    processes = found["processes"] if capacity.shared else 1
+    total, least = found["memory"]["total"] * processes, found["memory"]["lower_bound"] * processes
+    what = "the machine" if capacity.shared else "a GPU"
+    if capacity.memory is None:
+        yield findings.unknown(
+            "memory", f"about {size_in_words(total)} are needed; what there is is not known"
+        )
+        return
+    there = size_in_words(capacity.memory)
+    remedy = "train adapters (LoRA), a smaller model or with fewer processes"
+    if least > capacity.memory:
+        text = (
+            f"at least {size_in_words(least)} are needed, whatever the rows, and {what} has {there}: {remedy}"
+        )
+        yield findings.problem("memory", text)
+    elif total > capacity.memory:
+        text = (
+            f"about {size_in_words(total)} are needed, and {what} has {there}: shorten max_seq_length or the"
+        )
+        yield findings.warning("memory", f"{text} micro-batch, or switch activation checkpointing on")
+    else:
+        yield findings.ok("memory", f"about {size_in_words(total)} of the {there} that {what} has")
+
+
+def _of_disk(found: Mapping[str, Any], capacity: MachineCapacity, keep: int) -> Finding:
+    saved = found["saved"]
+    # one more checkpoint is written before the oldest goes; the model is in the job's folder and uploaded
+    needed = saved["checkpoint"] * (keep + 1) + 2 * saved["output"]
+    words = f"{size_in_words(needed)} for {counted(keep + 1, 'checkpoint')} and the trained model"
+    if capacity.disk is None:
+        return findings.unknown("disk", f"{words}; what is free where it trains is not known")
+    if needed > capacity.disk:
+        return findings.problem("disk", f"{words}, and {size_in_words(capacity.disk)} are free")
+    return findings.ok("disk", f"{words} of {size_in_words(capacity.disk)} that are free")
+
+
+def _machine_bytes() -> int | None:
+    try:
+        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal")), None)
