@@ -73,6 +73,10 @@ def test_each_button_of_a_real_training_does_what_it_says(page, service, http):
     assert http.get(f"{JOBS}/tune").json()["status"] == "paused"
     expect(page.locator(".marks")).to_contain_text("Paused at step")
     expect(page.get_by_text("Rerun: not now.")).to_be_visible()
+    page.locator("[id^=pin-] summary").first.press("Enter")
+    page.locator("[id^=pin-] button").first.press("Enter")
+    expect(page.locator(".notice")).to_have_text("Asked to pin the checkpoint.")
+    expect(page.locator("[id^=unpin-]").first).to_be_visible()  # by itself
     press(page, "control")
     assert http.get(f"{JOBS}/tune").json()["control"]["pause_ttl_seconds"] > 7 * 86_400
     assert "starts again from its checkpoint of step" in press(page, "resume")
@@ -82,10 +86,6 @@ def test_each_button_of_a_real_training_does_what_it_says(page, service, http):
     expect(page.locator("#log pre")).not_to_have_text(lines)  # the log goes on by itself
     assert look(page, "job-active") == []
     assert page.title().startswith("tune")
-    page.locator("[id^=pin-] summary").first.press("Enter")
-    page.locator("[id^=pin-] button").first.press("Enter")
-    expect(page.locator(".notice")).to_have_text("Asked to pin the checkpoint.")
-    expect(page.locator("[id^=unpin-]").first).to_be_visible()
     assert "1 pinned checkpoint stays" in press(page, "cancel")
     expect(page.locator(".title .chip")).to_have_text("cancelled")
     press(page, "delete")

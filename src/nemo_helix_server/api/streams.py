@@ -98,6 +98,11 @@ class Broadcaster:
         """How many watch."""
         return len(self._watchers)
 
+    @property
+    def closed(self) -> bool:
+        """Whether nobody can watch any more, because the service stops."""
+        return self._closed
+
     def notify(self) -> None:
         """Say that something changed; from any thread, at any time."""
         loop = self._loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -59,12 +59,13 @@ def make_pages(parts: ServiceParts, sessions: PageSessions, given: PagesSettings
         root_path,
         functools.partial(_sign_in, rendering),
     )
+    versions = PageVersions(parts.jobs.store, parts.logs)
     routes: list[BaseRoute] = [
         guard.page("/", lambda _: RedirectResponse(f"{root_path}/jobs")),
         static_route(),
         *entrance.routes(guard),
-        *_live(guard, PageVersions(parts.jobs.store, parts.logs)),
-        *JobPages(parts, rendering, root_path).routes(guard),
+        *_live(guard, versions, lambda: parts.broadcaster.closed),
+        *JobPages(parts, rendering, root_path, versions).routes(guard),
     ]
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
@@ -82,7 +83,7 @@ def _own_path(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
 
 
-def _live(guard: PageGuard, versions: PageVersions) -> list[BaseRoute]:
+def _live(guard: PageGuard, versions: PageVersions, ended: Callable[[], bool]) -> list[BaseRoute]:
     """The streams of pages, which know only what their caller may see."""
 
     def of(caller: Caller, topics: Sequence[str]) -> Mapping[str, str]:
@@ -90,7 +91,7 @@ def _live(guard: PageGuard, versions: PageVersions) -> list[BaseRoute]:
 
     def guarded(path: str, number: int) -> BaseRoute:
         async def answered(visit: PageVisit) -> Response:
-            routes = event_routes(functools.partial(of, visit.caller))
+            routes = event_routes(functools.partial(of, visit.caller), ended=ended)
             answer: Response = await routes[number].endpoint(visit.request)
             return answer
 

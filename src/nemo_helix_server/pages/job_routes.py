@@ -21,6 +21,7 @@ from nemo_helix_server.errors import InvalidError, ServerError, StateConflictErr
 from nemo_helix_server.logs.pages import Selection
 from nemo_helix_server.pages import job_view, listing, rows, spec_diff
 from nemo_helix_server.pages.guard import PageGuard, PageVisit
+from nemo_helix_server.pages.versions import JOB_TOPIC, JOBS, LOG_TOPIC, PageVersions
 from nemo_pages.links import ServedLinks
 from nemo_pages.rendering import Rendering, is_partial
 from nemo_pages.runs.rows import StateGroup
@@ -47,6 +48,7 @@ class JobPages:
     parts: ServiceParts
     rendering: Rendering
     root_path: str
+    versions: PageVersions
 
     def routes(self, guard: PageGuard) -> list[BaseRoute]:
         """All of them."""
@@ -73,10 +75,12 @@ class JobPages:
         view = listing.JobsView.read(visit.request.query_params, visit.caller.workspace)
         roles.check_workspace(visit.caller, view.workspace)
         known = self.parts.workspaces.names(visit.caller.workspace)
+        versions = self.versions.of(visit.caller, [JOBS])  # before what they are versions of is read
         template = "jobs/list.html" if is_partial(visit.request) else "jobs/page.html"
         return self._page(
             visit,
             template,
+            known_versions=versions,
             view=view,
             list=listing.jobs_list(self.parts.jobs, view, self._now()),
             here_query=view.query(behind=view.behind, backwards=view.backwards),
@@ -87,6 +91,7 @@ class JobPages:
 
     def job(self, visit: PageVisit) -> Response:
         """One job; a script that asks again gets what changes by itself."""
+        versions = self._versions(visit)  # before what they are versions of is read
         page = job_view.job_page(
             self.parts.jobs,
             self.parts.checkpoints,
@@ -99,6 +104,7 @@ class JobPages:
         job = page.job
         values: dict[str, Any] = {
             "page": page,
+            "known_versions": versions,
             "created": rows.seconds(job["created_at"]),
             "changed": rows.seconds(job["updated_at"]),
             "group_of": lambda status: rows.group_of(HelixJobStatus(status)),
@@ -112,10 +118,12 @@ class JobPages:
 
     def log(self, visit: PageVisit) -> Response:
         """Some lines of a job's log."""
-        job = self.parts.jobs.get(*self._named(visit))
         if not is_partial(visit.request):
             return self._back(visit)
-        return self._page(visit, "jobs/log.html", **self._log(job, visit.query("before")))
+        versions = self._versions(visit)
+        job = self.parts.jobs.get(*self._named(visit))
+        values = self._log(job, visit.query("before"))
+        return self._page(visit, "jobs/log.html", known_versions=versions, **values)
 
     def pause(self, visit: PageVisit) -> Response:
         """See `Acting.pause`."""
@@ -188,6 +196,10 @@ class JobPages:
     def _back(self, visit: PageVisit, **query: str) -> Response:
         path = rows.path_of(*self._named(visit))
         return RedirectResponse(ServedLinks(self.root_path).url(path, query), HTTPStatus.SEE_OTHER)
+
+    def _versions(self, visit: PageVisit) -> Mapping[str, str]:
+        job_id = self.parts.jobs.id_of(*self._named(visit))
+        return self.versions.of(visit.caller, [f"{JOB_TOPIC}{job_id}", f"{LOG_TOPIC}{job_id}"])
 
     def _named(self, visit: PageVisit) -> tuple[str, str]:
         return visit.path("workspace"), visit.path("job")

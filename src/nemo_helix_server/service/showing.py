@@ -38,6 +38,11 @@ class Showing(Lookups):
         with self.store.read() as reader:
             return self.shown(reader, self.find_job(reader, workspace, name))
 
+    def id_of(self, workspace: str, name: str) -> str:
+        """The id of a job, for what is cheaper to ask by it."""
+        with self.store.read() as reader:
+            return self.find_job(reader, workspace, name).id
+
     def list_jobs(
         self,
         workspace: str,

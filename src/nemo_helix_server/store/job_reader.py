@@ -148,6 +148,16 @@ class JobReader(StorePart):
         found = self.connection.execute(query.where(*_in_workspace(workspace)))
         return {HelixJobStatus(status): count for status, count in found}
 
+    def any_in(self, statuses: Iterable[HelixJobStatus]) -> bool:
+        """Whether any job of any workspace is in one of these statuses."""
+        query = select(_jobs.id).where(_jobs.status.in_(sorted(statuses))).limit(1)
+        return self.connection.execute(query).first() is not None
+
+    def number_in(self, status: HelixJobStatus) -> int:
+        """How many jobs of all workspaces are in a status that few jobs are in at once."""
+        query = select(func.count()).select_from(schema.jobs).where(_jobs.status == status)
+        return int(self.connection.execute(query).scalar_one())
+
     def storage_bytes(self, workspace: str | None) -> int:
         """What the jobs' storage was measured to take, in all."""
         query = select(func.coalesce(func.sum(_jobs.storage_bytes), 0)).where(*_in_workspace(workspace))

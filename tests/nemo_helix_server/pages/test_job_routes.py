@@ -122,6 +122,17 @@ def test_a_part_of_the_page_is_sent_to_a_script_that_asks_for_it(bench):
     assert after["jobs"] != before["jobs"]
 
 
+def test_the_list_knows_of_a_job_that_is_removed(bench):
+    make(bench, "tune")
+    browser = Browser(bench)
+    assert browser.act("tune", "cancel").status_code == 303
+    assert browser.act("tune", "delete").headers["location"] == "/jobs?workspace=default&done=delete"
+    before = browser.get("/pages/versions?topic=jobs").json()
+    with bench.store.write() as writer:
+        writer.jobs.remove(writer.jobs.find("default", "tune").id)
+    assert browser.get("/pages/versions?topic=jobs").json() != before
+
+
 def test_an_address_signs_in_once_and_a_token_too(bench):
     nobody = Browser(bench, role=None)
     admin = bench.token("admin")
