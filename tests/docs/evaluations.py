@@ -329,6 +329,7 @@ def read_rollouts(page: Page) -> None:
     }
     page.run()
     assert '"outcome": "wrong"' in page.said
+    page.serve("http://127.0.0.1:")
 
 
 def operate_runs(page: Page) -> None:

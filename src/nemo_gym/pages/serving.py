@@ -46,10 +46,10 @@ def serve(
     )
     app = view_application(table, index, access=access, root_path=root_path, ended=lambda: server.should_exit)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3)
-    server = _Server(config)
-    index.start()
     shown = f"[{host}]" if ":" in host else host
-    announce(f"http://{shown}:{bound}{root_path.rstrip('/')}/?key={access.key}")
+    address = f"http://{shown}:{bound}{root_path.rstrip('/')}/?key={access.key}"
+    server = _Server(config, lambda: announce(address))
+    index.start()
     try:
         server.run(sockets=[listener])
     finally:
@@ -79,6 +79,16 @@ def _unpublished(runs: Sequence[KnownRun]) -> Iterator[str]:
 
 class _Server(uvicorn.Server):
     """Ends by a signal, and the process with it as after any other end."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        """``started`` is called once a signal would end the server in order."""
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server`."""
+        await super().startup(sockets)
+        self._started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
