@@ -90,6 +90,16 @@ def prepare(program: str) -> None:
         add_completion_class(LineBash, "bash")
 
 
+def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ``shell_complete`` of text that names a file; a shell offers nothing of its own without it."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The ``shell_complete`` of text that names a folder."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
 def completes(values: Values, *, paths: bool = False) -> Complete:
     """The ``shell_complete`` of an argument or option; with ``paths`` a word with a slash is a file."""
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +196,28 @@ def test_a_real_shell_completes(shell: str, tmp_path: Path) -> None:
         assert "No such command" not in terminal.wait_for("nothing is recorded yet|No such command")
     finally:
         terminal.close()
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    yield command, context
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from commands(inner, click.Context(inner, info_name=name, parent=context))
+
+
+@pytest.mark.parametrize("program", [gym, nemo], ids=["gym", "nemo"])
+def test_whatever_takes_a_file_completes_files(program: click.Command) -> None:
+    silent = []
+    for command, context in commands(program, click.Context(program, info_name=program.name)):
+        for parameter in command.params:
+            takes_file = re.search(r"\b(FILE|DIR|DIRECTORY|NAME\|PATH)\b", parameter.metavar or "")
+            kinds = {item.type for item in parameter.shell_complete(context, "x/")}
+            if takes_file and not kinds & {"file", "dir"}:
+                silent.append(f"{context.command_path} {parameter.opts[-1]}")
+    assert silent == []
+
+
+def test_types_of_verifiers_and_models_to_serve_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answer(gym, "gym eval preview --verifier ma", monkeypatch) == ["plain,match", "plain,math"]
+    assert answer(gym, "gym serve --model s", monkeypatch) == ["plain,smollm2"]

@@ -64,8 +64,22 @@ def _labels(_ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
     return [(label, "") for label in sorted(set(found))]
 
 
+def _verifiers(_ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    from nemo_gym.verifiers.registry import verifier_types
+
+    return [(name, "") for name in verifier_types()]
+
+
+def _models_to_serve(_ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    from nemo_gym.serving.models import packaged_names
+
+    return [(name, "") for name in packaged_names()]
+
+
 run_ids = completes(_ids, paths=True)
 benchmarks_of_run = completes(_benchmarks_of_run)
 benchmarks_or_models_of_run = completes(_benchmarks_or_models_of_run)
 benchmark_names = completes(_benchmarks, paths=True)
+verifier_names = completes(_verifiers)
+models_to_serve = completes(_models_to_serve, paths=True)
 label_values = completes(_labels)

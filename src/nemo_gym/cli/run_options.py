@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from nemo_cli.completion import files
 from nemo_gym.cli import completing
 from nemo_gym.cli.judge_options import chosen_judges, judge_options
 from nemo_gym.cli.options import include_path_option, included_folders, overrides_argument
@@ -27,6 +28,7 @@ _OPTIONS: Final = (
         "config_paths",
         multiple=True,
         metavar="FILE",
+        shell_complete=files,
         help="Config file to include; repeatable.",
     ),
     click.option(
@@ -47,11 +49,13 @@ _OPTIONS: Final = (
         "--input",
         "input_path",
         metavar="FILE",
+        shell_complete=files,
         help="Rows that replace the benchmark's data, or that a benchmark is guessed from.",
     ),
     click.option(
         "--verifier",
         metavar="TYPE|YAML",
+        shell_complete=completing.verifier_names,
         help="How answers are graded: a type, or as in '{type: match, mode: numeric}'.",
     ),
     click.option("-m", "--model", metavar="NAME", help="Name of the model, as the server lists it."),

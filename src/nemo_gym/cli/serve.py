@@ -7,12 +7,19 @@ from collections.abc import Callable
 
 import click
 
+from nemo_gym.cli import completing
 from nemo_gym.serving import access, models
 from nemo_runs.counts import counted
 
 
 @click.command()
-@click.option("--model", required=True, metavar="NAME|PATH", help="`smollm2`, or the path of a .gguf file.")
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME|PATH",
+    shell_complete=completing.models_to_serve,
+    help="`smollm2`, or the path of a .gguf file.",
+)
 @click.option(
     "--port",
     metavar="N",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from nemo_cli.completion import files
 from nemo_runs import strict_json
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--input-file",
             metavar="FILE",
+            shell_complete=files,
             help="The whole body from a JSON or YAML file; `-` is standard input.",
         ),
     ):

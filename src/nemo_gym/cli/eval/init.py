@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from nemo_cli.completion import files
+from nemo_gym.cli import completing
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import parse_verifier
 from nemo_gym.errors import UsageError
@@ -15,14 +17,26 @@ from nemo_gym.errors import UsageError
 
 @click.command()
 @click.argument("name")
-@click.option("--from", "rows", metavar="FILE", required=True, help="The rows: JSON Lines, CSV, Parquet.")
+@click.option(
+    "--from",
+    "rows",
+    metavar="FILE",
+    shell_complete=files,
+    required=True,
+    help="The rows: JSON Lines, CSV, Parquet.",
+)
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("benchmarks"),
     help="Where benchmarks are, in place of ./benchmarks.",
 )
-@click.option("--verifier", metavar="TYPE|YAML", help="How answers are graded, if that is not to be guessed.")
+@click.option(
+    "--verifier",
+    metavar="TYPE|YAML",
+    shell_complete=completing.verifier_names,
+    help="How answers are graded, if that is not to be guessed.",
+)
 @json_option
 def init(name: str, rows: str, folder: Path, verifier: str | None, as_json: bool) -> None:
     """Write the configuration of a benchmark for a file of rows, and say what was guessed.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nemo_cli.completion import files
 from nemo_gym.cli import completing
 from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
@@ -17,6 +18,7 @@ from nemo_gym.cli.options import include_path_option, included_folders, json_opt
     "config_paths",
     multiple=True,
     metavar="FILE",
+    shell_complete=files,
     help="Config file to include; repeatable.",
 )
 @click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_cli.completion import files
 from nemo_cli.program import let_stdout_go
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import Chosen, load, run_options
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     metavar="host:VAR|-",
     help="Variable that holds the API key, or - for stdin.",
 )
-@click.option("-o", "--output", "output_path", metavar="FILE", help="Where result rows go (JSONL).")
+@click.option(
+    "-o",
+    "--output",
+    "output_path",
+    metavar="FILE",
+    shell_complete=files,
+    help="Where result rows go (JSONL).",
+)
 @click.option("--limit", type=int, help="Only the first N tasks; 0 means all.")
 @click.option("--num-repeats", type=int, help="Rollouts per task, in place of the benchmark's own number.")
 @click.option("--concurrency", type=int, help="Rollouts at the same time (32).")

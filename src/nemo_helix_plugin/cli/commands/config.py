@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from nemo_cli.completion import files
 from nemo_helix_plugin.cli import completing, inputs
 from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.global_options import FORMATS, TIMESTAMPS, GlobalFlags, command_options
@@ -43,7 +44,10 @@ def view(flags: GlobalFlags, all_contexts: bool) -> None:
 )
 @click.option("--base-url", metavar="URL", help="Address of the service.")
 @click.option(
-    "--certificate-authority", metavar="FILE", help="Whose signature on its certificate is trusted."
+    "--certificate-authority",
+    metavar="FILE",
+    shell_complete=files,
+    help="Whose signature on its certificate is trusted.",
 )
 @click.option("--access-token", "--api-key", "access_token", metavar="SOURCE", help=inputs.SOURCE_HELP)
 @click.option("-w", "--workspace", metavar="NAME", help="The workspace when none is named.")

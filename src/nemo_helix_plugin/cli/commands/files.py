@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nemo_cli.completion import folders
 from nemo_helix_plugin.cli import inputs, uploading
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
@@ -99,7 +100,14 @@ def upload(flags: GlobalFlags, name: str, source: str, exist_ok: bool, descripti
 
 @files.command("download", short_help="Get the files of a fileset.")
 @name_argument
-@click.option("-o", "--output-dir", "target", metavar="DIR", help="Where to put them; NAME here.")
+@click.option(
+    "-o",
+    "--output-dir",
+    "target",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Where to put them; NAME here.",
+)
 @click.option("--file", "only", metavar="PATH", help="This file of the fileset only.")
 @workspace_option
 @command_options

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nemo_cli.completion import folders
 from nemo_helix_plugin.cli import inputs, uploading
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
@@ -87,7 +88,14 @@ def register(
 
 @models.command("download", short_help="Get a model's files.")
 @name_argument
-@click.option("-o", "--output-dir", "target", metavar="DIR", help="Where to put them; NAME here.")
+@click.option(
+    "-o",
+    "--output-dir",
+    "target",
+    metavar="DIR",
+    shell_complete=folders,
+    help="Where to put them; NAME here.",
+)
 @workspace_option
 @command_options
 def download(flags: GlobalFlags, name: str, target: str | None) -> None:

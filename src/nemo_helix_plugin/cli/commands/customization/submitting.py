@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from nemo_cli.completion import files
 from nemo_helix_plugin import errors
 from nemo_helix_plugin.body_problems import STAND_IN
 from nemo_helix_plugin.cli import completing
@@ -44,7 +45,9 @@ def upload_options(kinds: Container[str] = _UPLOADS) -> Callable[[Function], Fun
         function = click.option("--exist-ok", is_flag=True, help=exist_ok)(function)
         for what, (metavar, meaning) in _UPLOADS.items():
             if what in kinds:
-                function = click.option(f"--upload-{what}", metavar=metavar, help=meaning)(function)
+                function = click.option(
+                    f"--upload-{what}", metavar=metavar, shell_complete=files, help=meaning
+                )(function)
         return function
 
     return add
@@ -68,7 +71,9 @@ def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
         click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
         click.option("--hf-token-secret", metavar="NAME", help="The secret with an access token of the hub."),
         upload_options(kinds),
-        click.option("--options-file", metavar="FILE", help="Options as a JSON or YAML object."),
+        click.option(
+            "--options-file", metavar="FILE", shell_complete=files, help="Options as a JSON or YAML object."
+        ),
         click.option(
             "-o",
             "words",
@@ -93,6 +98,7 @@ def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
         click.option(
             "--job-json",
             metavar="FILE",
+            shell_complete=files,
             help="The backend's input spec, a JSON object; `-` is standard input. Required.",
         ),
     ]
@@ -146,7 +152,13 @@ def backend_group(backend: str) -> click.Group:
         "-n", "--rows", type=click.IntRange(1, 1000), default=3, show_default=True, help="Rows to show."
     )
     @upload_options(references)
-    @click.option("--job-json", metavar="FILE", required=True, help="The spec; `-` is standard input.")
+    @click.option(
+        "--job-json",
+        metavar="FILE",
+        shell_complete=files,
+        required=True,
+        help="The spec; `-` is standard input.",
+    )
     @workspace_option
     @command_options
     def preview(flags: GlobalFlags, job_json: str, rows: int, exist_ok: bool, **sources: str | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from nemo_cli.completion import files
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.commands.customization import specs
@@ -22,7 +23,9 @@ templates = NemoGroup("job-templates", help="Saved specs; they are validated whe
 @click.option(
     "--backend", required=True, type=click.Choice(backends.names()), help="Which backend it is for."
 )
-@click.option("--job-json", required=True, metavar="FILE", help="The spec; `-` is standard input.")
+@click.option(
+    "--job-json", required=True, metavar="FILE", shell_complete=files, help="The spec; `-` is standard input."
+)
 @click.option("--description", metavar="TEXT", help="What people should read about it.")
 @workspace_option
 @command_options

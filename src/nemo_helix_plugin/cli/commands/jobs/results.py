@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nemo_cli.completion import files
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
@@ -89,6 +90,7 @@ def create(
     "--output-file",
     "target",
     metavar="FILE",
+    shell_complete=files,
     help="Where to write it, whole or not at all; `-` is standard output. A folder comes as a tar.",
 )
 @workspace_option
