@@ -26,9 +26,9 @@ cat <<END
 
 The record:  $run_dir/gym-job.json
 Next:
+  gym job show $id arithmetic --wrong   # what was asked, answered and expected
+  gym job share $id                     # one file to send, with a report for a browser
   gym job results $id --json
-  gym job list
-  head -n 1 $run_dir/arithmetic/artifacts/rollouts.jsonl
   tail -n 3 $run_dir/arithmetic/logs/driver-*.log
   gym eval submit -c examples/quickstart.yaml --only arithmetic --limit 10 --follow
 (The programs are in $PWD/.venv/bin: put that folder on your PATH.)

@@ -96,6 +96,18 @@ def test_every_page_can_be_reached_from_the_first_one():
     assert sorted(set(PAGES) - seen) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_starts_a_server_on_a_port_on_which_its_reader_has_one(page):
+    """A page is followed in one terminal, where what one block left in the background is still there."""
+    taken: set[str] = set()
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if started := re.search(r"^gym serve\b.*--port (\d+)\b.*&(?: +#.*)?$", line):
+            assert started[1] not in taken, f"{page.name}: {line}"
+            taken.add(started[1])
+        elif re.match(r"kill %\d", line):
+            taken.clear()
+
+
 def test_the_first_page_is_short():
     words = (ROOT / "README.md").read_text(encoding="utf-8").split()
     assert len(words) <= 700

@@ -72,8 +72,12 @@ def run(
 
         console = Console()
         _import_beside("aiohttp")
+
+        def guessed(said: str) -> None:
+            console.report(f"{said} `gym eval preview` shows what is asked.")
+
         chosen = Chosen(config_paths, benchmark, search_dirs, verifier, overrides, flags)
-        result = _execute(_with_reference(load(chosen, report=console.report)), drain, console)
+        result = _execute(_with_reference(load(chosen, report=guessed)), drain, console)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
     except (GymError, RunsError) as error:

@@ -273,8 +273,9 @@ def _guess_prompt(guess: Guess, data: _Rows) -> None:
             shown.insert(0, before)
         guess.benchmark["prompt"] = {"user": text + _end(data)}
     data.used.update(shown)
-    words = [*shown, "the choices"] if data.choices else shown
-    guess.said["prompt"] = f"{' and '.join(words)} is what is asked"
+    words = ", with the choices" if data.choices else ""
+    fields = "field" if len(shown) == 1 else "fields"
+    guess.said["prompt"] = f"the question is in the {fields} {' and '.join(shown)}{words}"
     _guess_images(guess, data)
 
 
@@ -362,10 +363,12 @@ def _guess_verifier(guess: Guess, data: _Rows) -> None:
     elif texts and all(_NUMBER.fullmatch(text) and not isinstance(value, bool)
                        for text, value in zip(texts, values, strict=True)):  # fmt: skip
         guess.benchmark["verifier"] = {"type": "match", "mode": "numeric"}
-        said["verifier"] = "all right answers are numbers: the last number of an answer counts"
+        said["verifier"] = "the right answers are numbers, so the last number of an answer counts"
     else:
         guess.benchmark["verifier"] = {"type": "match", "mode": "exact", "ignore_case": True}
-        said["verifier"] = "right answers are text: the whole answer must be that text, capitals aside"
+        said["verifier"] = (
+            "the right answers are text, so an answer must be exactly that text, in capitals or not"
+        )
 
 
 def _regex(pattern: str) -> dict[str, Any]:
@@ -392,7 +395,8 @@ def _guess_groups(guess: Guess, data: _Rows) -> None:
     if found:
         guess.benchmark["group_by"] = found
         data.used.update(found)
-        guess.said["group_by"] = f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} few values"
+        names, has = " and ".join(found), "has" if len(found) == 1 else "have"
+        guess.said["group_by"] = f"{names} {has} few values, so each value gets a score of its own"
 
 
 def sentence(guess: Guess, path: Path) -> str:

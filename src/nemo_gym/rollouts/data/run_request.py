@@ -99,5 +99,5 @@ def _guessed(request: RunRequest, cwd: Path, report: Callable[[str], None]) -> d
     asked = any(key in given for key in _PROMPTS)
     guess = guess_benchmark(path, name=request.name, verifier=request.verifier, asked=asked)
     if guess.said:
-        report(f"{sentence(guess, path)}. `gym eval preview` shows what is asked.")
+        report(f"{sentence(guess, path)}.")
     return {"benchmark": guess.benchmark}

@@ -44,7 +44,10 @@ def test_rows_and_a_verifier_are_enough_and_what_is_guessed_is_said(typed: Typed
         )
     assert status == 0
     assert (json.loads(out)["score"]["mean"], json.loads(out)["expected"]) == (1.0, 3)
-    assert "guessed from 3 rows of q.csv: prompt is what is asked; all right answers are numbers" in err
+    assert (
+        "guessed from 3 rows of q.csv: the question is in the field prompt; the right answers are numbers"
+        in err
+    )
     manifest = json.loads(Path("out/rollouts_manifest.json").read_text())
     assert manifest["identity"]["generation"]["benchmark"]["fields"] == {"expected_answer": "gold"}
 

@@ -274,7 +274,7 @@ def test_one_row_that_differs_changes_the_guess(tmp_path: Path) -> None:
     rows = [{"question": "a", "answer": "2"}, {"question": "b", "answer": "two"}]
     guess = guess_benchmark(written(tmp_path, *rows))
     assert guess.benchmark["verifier"] == {"type": "match", "mode": "exact", "ignore_case": True}
-    assert "the whole answer must be that text" in sentence(guess, Path("q.jsonl"))
+    assert "an answer must be exactly that text" in sentence(guess, Path("q.jsonl"))
 
 
 def test_fields_with_few_values_give_groups(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_fields_with_few_values_give_groups(tmp_path: Path) -> None:
     ]
     guess = guess_benchmark(written(tmp_path, *rows))
     assert guess.benchmark["group_by"] == ["Topic"]
-    assert guess.said["group_by"] == "Topic has few values"
+    assert guess.said["group_by"] == "Topic has few values, so each value gets a score of its own"
     assert "group_by" not in guess_benchmark(written(tmp_path, *rows[:3])).benchmark
 
 
