@@ -134,7 +134,7 @@ def test_init_writes_a_benchmark_that_runs_and_says_what_it_guessed(typed: Typed
     assert status == 0
     path = Path(out.strip())
     assert path == Path("benchmarks/sums/config.yaml").absolute()
-    assert "gym: guessed for benchmark.verifier: all right answers are numbers" in err
+    assert "gym: guessed for benchmark.verifier: the right answers are numbers" in err
     assert "gym eval preview --benchmark sums" in err
     text = path.read_text()
     assert "# guessed: the right answers are in the field gold" in text
