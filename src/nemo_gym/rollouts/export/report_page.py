@@ -9,22 +9,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nemo_gym.rollouts.export.exported import ExportedOutput
-from nemo_gym.rollouts.reading.recorded import RecordedRollout
+from nemo_gym.rollouts.reading.recorded import RecordedRollout, shortened
 from nemo_runs.clock import utc_second
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --quiet: #888; }
+:root { color-scheme: light dark; --line: #8884; --quiet: #57606a; --good: #116329; --bad: #b3261e; --odd: #7a4d00; }
+@media (prefers-color-scheme: dark) {
+  :root { --quiet: #a5adb6; --good: #6fdd8b; --bad: #ff9d94; --odd: #e9b872; }
+}
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; vertical-align: top; }
-th, td { border-bottom: 1px solid var(--line); } td.number, th.number { text-align: right; }
+th, td { border-bottom: 1px solid var(--line); } td.number { text-align: right; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size: .9rem; }
 details.rollout { border-bottom: 1px solid var(--line); padding: .3rem 0; } summary { cursor: pointer; }
-h4 { margin: .6rem 0 0; font-size: .85rem; color: var(--quiet); } .quiet { color: var(--quiet); }
-label { margin-right: 1rem; }
+h1 { overflow-wrap: anywhere; } .wide { overflow-x: auto; } .whole { white-space: nowrap; }
+h3 { margin: .6rem 0 0; font-size: .85rem; color: var(--quiet); } .quiet { color: var(--quiet); }
+label { margin-right: 1rem; white-space: nowrap; }
+.right { color: var(--good); } .wrong, .failed { color: var(--bad); } .other { color: var(--odd); }
 """
 _SCRIPT = """
 const boxes = document.querySelectorAll("input[data-outcome]");
@@ -37,6 +44,10 @@ for (const box of boxes) box.addEventListener("change", show);
 """
 MOST_ROLLOUTS = 1000
 """Rollouts of a benchmark that are on the page; a browser does not open many more."""
+_OUTCOMES = ("wrong", "partly right", "right", "failed", "masked", "not scored", "not graded yet")
+_COLOURED = ("right", "wrong", "failed")
+_EXCERPT = 70
+"""Characters of a question in the line of its rollout."""
 
 
 def report_page(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
@@ -47,64 +58,81 @@ def report_page(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
     yield "<!doctype html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     yield "<meta name='viewport' content='width=device-width'>\n"
-    yield f"<title>{_text(run)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{_text(run)}</h1>\n"
+    yield f"<title>{_text(run)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
+    yield f"<h1>{_text(run)}</h1>\n"
     labels = " ".join(f"{key}={value}" for key, value in outputs[0].labels.items())
-    yield f"<p class='quiet'>{_text(labels)}</p>\n" if labels else ""
+    yield f"<p class='quiet'>Labels: {_text(labels)}</p>\n" if labels else ""
     yield from _scores(outputs)
     yield from _filter(outputs)
     for output in outputs:
         yield from _benchmark(output)
-    yield f"<script>{_SCRIPT}</script>\n</body>\n</html>\n"
+    yield f"</main>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
 
 
 def _scores(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
-    yield "<h2>Scores</h2>\n<table>\n<tr><th>Benchmark</th><th>Model</th><th class='number'>Score</th>"
-    yield "<th>95% interval</th><th>Measured</th><th>Ended</th></tr>\n"
+    heads = ("Benchmark", "Model", "Score", "95% interval", "Measured", "Ended")
+    columns = "".join(f"<th scope='col'>{head}</th>" for head in heads)
+    yield "<h2>Scores</h2>\n<div class='wide' tabindex='0' role='region' aria-label='Scores'>\n<table>\n"
+    yield f"<tr>{columns}</tr>\n"
     for output in outputs:
         score, coverage = output.summary.score, output.summary.coverage
         cells = [
             f"<td><a href='#{_anchor(output)}'>{_text(output.benchmark)}</a></td>",
             f"<td>{_text(output.model)}</td>",
             f"<td class='number'>{'-' if score is None else f'{score.mean:.1%}'}</td>",
-            f"<td>{'-' if score is None else f'{score.low:.1%} to {score.high:.1%}'}</td>",
+            f"<td class='whole'>{'-' if score is None else f'{score.low:.1%} to {score.high:.1%}'}</td>",
             f"<td>{_text(coverage.denominator)}</td>",
-            f"<td>{utc_second(output.ended_at)}</td>",
+            f"<td class='whole'>{utc_second(output.ended_at)}</td>",
         ]
         yield f"<tr>{''.join(cells)}</tr>\n"
-    yield "</table>\n"
+    yield "</table>\n</div>\n"
 
 
 def _filter(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
-    if any(output.publishes_rows for output in outputs):
+    """A box for each outcome that is on the page, with how many rollouts have it."""
+    counts = Counter(one.outcome for output in outputs for one in _shown(output))
+    if counts:
         yield "<p>Show: "
-        for outcome in ("wrong", "partly right", "right", "failed", "masked", "not scored", "not graded yet"):
-            yield f"<label><input type='checkbox' checked data-outcome='{outcome}'> {outcome}</label>"
+        for outcome in _OUTCOMES:
+            if counts[outcome]:
+                yield f"<label><input type='checkbox' checked data-outcome='{outcome}'> "
+                yield f"{outcome} ({counts[outcome]:,})</label>"
         yield "</p>\n"
+
+
+def _shown(output: ExportedOutput) -> Iterator[RecordedRollout]:
+    return itertools.islice(output.rollouts(), MOST_ROLLOUTS) if output.publishes_rows else iter(())
 
 
 def _benchmark(output: ExportedOutput) -> Iterator[str]:
     yield f"<h2 id='{_anchor(output)}'>{_text(output.benchmark)}</h2>\n"
-    yield "<details><summary>Settings, tokens and time</summary>\n<table>\n"
+    yield "<details><summary>Settings, tokens and time</summary>\n"
+    yield "<div class='wide' tabindex='0' role='region' aria-label='Settings, tokens and time'>\n<table>\n"
     facts = [*output.summary.lines(), *((name, str(value)) for name, value in output.settings().items())]
     for name, words in facts:
-        yield f"<tr><th>{_text(name)}</th><td><pre>{_text(words)}</pre></td></tr>\n"
-    yield "</table>\n</details>\n"
+        yield f"<tr><th scope='row'>{_text(name)}</th><td><pre>{_text(words)}</pre></td></tr>\n"
+    yield "</table>\n</div>\n</details>\n"
     if not output.publishes_rows:
         reason = _text((output.unpublished or "").rstrip("."))
         yield "<p class='quiet'>Questions and answers of this benchmark must stay unpublished: "
         yield f"{reason}.</p>\n"
         return
+    repeated = any(one.repeat for one in _shown(output))
     for number, rollout in enumerate(output.rollouts()):
         if number == MOST_ROLLOUTS:
             yield f"<p class='quiet'>The first {MOST_ROLLOUTS:,} rollouts; rollouts.csv has all.</p>\n"
             return
-        yield from _rollout(rollout)
+        yield from _rollout(rollout, repeated=repeated)
 
 
-def _rollout(rollout: RecordedRollout) -> Iterator[str]:
-    reward = "" if rollout.reward is None else f", reward {rollout.reward:g}"
-    head = f"task {rollout.task}, repeat {rollout.repeat}: {rollout.outcome}{reward}"
-    yield f"<details class='rollout' data-outcome='{rollout.outcome}'><summary>{_text(head)} "
+def _rollout(rollout: RecordedRollout, *, repeated: bool) -> Iterator[str]:
+    colour = rollout.outcome if rollout.outcome in _COLOURED else "other"
+    reward = "" if rollout.reward in (None, 0, 1) else f", reward {rollout.reward:g}"
+    name = f"task {rollout.task}, repeat {rollout.repeat}" if repeated else f"task {rollout.task}"
+    asked = next((one["content"] for one in reversed(rollout.prompt) if one["role"] == "user"), "")
+    yield f"<details class='rollout' data-outcome='{rollout.outcome}'><summary>{_text(name)}: "
+    yield f"<strong class='{colour}'>{rollout.outcome}</strong>{_text(reward)} "
+    yield f"{_text(shortened(asked, _EXCERPT))} "
     yield f"<span class='quiet'>{_text(rollout.reason)}</span></summary>\n"
     parts = [
         *((message["role"], message["content"]) for message in rollout.prompt),
@@ -119,7 +147,7 @@ def _rollout(rollout: RecordedRollout) -> Iterator[str]:
         yield f"<details><summary>thoughts</summary><pre>{_text(rollout.thoughts)}</pre></details>\n"
     for name, text in parts:
         if text:
-            yield f"<h4>{_text(name)}</h4><pre>{_text(text)}</pre>\n"
+            yield f"<h3>{_text(name)}</h3><pre>{_text(text)}</pre>\n"
     yield "</details>\n"
 
 

@@ -52,8 +52,27 @@ def test_the_page_is_whole_and_asks_for_nothing(tmp_path: Path) -> None:
     assert all(address.startswith("#") for address in page.addresses)
     assert page.policy.startswith("default-src 'none'")
     assert page.outcomes == ["right", "wrong", "wrong", "right", "partly right", "failed"]
-    for text in (ODD, THOUGHTS, "50.0%", "team=a"):
+    for text in (ODD, THOUGHTS, "50.0%", "Labels: team=a"):
         assert text in page.texts
+
+
+def test_the_line_of_a_rollout_says_what_was_asked_and_the_boxes_are_those_of_the_page(
+    tmp_path: Path,
+) -> None:
+    text = "".join(report_page([exported(tmp_path / "a")]))
+    boxes = re.findall(r"data-outcome='([^']*)'> ([^<]*)</label>", text)
+    assert boxes == [
+        ("wrong", "wrong (2)"), ("partly right", "partly right (1)"), ("right", "right (2)"),
+        ("failed", "failed (1)"),
+    ]  # fmt: skip
+    heads = re.findall(r"<summary>(task .*?)</summary>", text)
+    assert heads[0].startswith("task 0, repeat 0: <strong class='right'>right</strong> What is ")
+    assert [re.findall(r"<strong class='(\w+)'>", head) for head in heads[4:]] == [["other"], ["failed"]]
+
+
+def test_nothing_on_the_page_is_wider_than_a_phone_but_what_scrolls_by_itself(tmp_path: Path) -> None:
+    text = "".join(report_page([exported(tmp_path / "a")]))
+    assert text.count("<table>") == len(re.findall(r"<div class='wide' [^>]*>\n<table>", text)) > 1
 
 
 def test_what_a_model_writes_is_text_and_never_part_of_the_page(tmp_path: Path) -> None:
@@ -74,7 +93,7 @@ def test_a_share_has_the_report_the_rows_and_what_they_belong_to(tmp_path: Path)
         rows = archive.read(ROWS).decode()
         manifest = json.loads(archive.read("gpqa/manifest.json"))
     assert "must stay unpublished" in page
-    assert page.partition("<h2 id=")[2].count("What is") == 6
+    assert page.partition("<h2 id=")[2].count("<pre>What is") == 6
     assert "sums" in rows
     assert "gpqa" not in rows
     assert manifest["num_tasks"] == 3
