@@ -200,7 +200,9 @@ def test_a_real_shell_completes(shell: str, tmp_path: Path) -> None:
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
     yield command, context
-    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+    if not isinstance(command, click.Group):
+        return
+    for name in command.list_commands(context):
         inner = command.get_command(context, name)
         assert inner is not None
         yield from commands(inner, click.Context(inner, info_name=name, parent=context))

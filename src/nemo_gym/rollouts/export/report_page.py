@@ -18,7 +18,8 @@ from nemo_gym.rollouts.reading.recorded import RecordedRollout, shortened
 from nemo_runs.clock import utc_second
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --quiet: #57606a; --good: #116329; --bad: #b3261e; --odd: #7a4d00; }
+:root { color-scheme: light dark; --line: #8884; --quiet: #57606a;
+  --good: #116329; --bad: #b3261e; --odd: #7a4d00; }
 @media (prefers-color-scheme: dark) {
   :root { --quiet: #a5adb6; --good: #6fdd8b; --bad: #ff9d94; --odd: #e9b872; }
 }
