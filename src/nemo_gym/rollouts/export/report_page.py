@@ -91,7 +91,7 @@ def _scores(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
 
 def _filter(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
     """A box for each outcome that is on the page, with how many rollouts have it."""
-    counts = Counter(one.outcome for output in outputs for one in _shown(output))
+    counts = Counter[str](one.outcome for output in outputs for one in _shown(output))
     if counts:
         yield "<p>Show: "
         for outcome in _OUTCOMES:
