@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""With these a spreadsheet takes text for a formula."""
+
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
     """Columns of text, two blanks apart; characters that would break a line are shown escaped.
@@ -31,3 +34,14 @@ def _columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _one_line(text: str) -> str:
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def no_formula(cell: str) -> str:
+    """Text that no spreadsheet runs; numbers stay numbers."""
+    if not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from nemo_gym.orchestration.results.matrix import MatrixCell, ScoreMatrix
-from nemo_gym.text_table import table
+from nemo_gym.text_table import no_formula, table
 
 TableFormat = Literal["text", "csv", "markdown", "latex"]
 
@@ -16,8 +16,6 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""With these a spreadsheet takes text for a formula."""
 
 
 def matrix_text(
@@ -119,19 +117,8 @@ def _matrix_csv(matrix: ScoreMatrix, heads: Sequence[str]) -> str:
 def _csv(lines: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([[_no_formula(cell) for cell in line] for line in lines])
+    writer.writerows([[no_formula(cell) for cell in line] for line in lines])
     return text.getvalue()
-
-
-def _no_formula(cell: str) -> str:
-    """Text that no spreadsheet runs; numbers stay numbers."""
-    if not cell.startswith(_FORMULA):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
 
 
 def _escaped(text: str, form: TableFormat) -> str:

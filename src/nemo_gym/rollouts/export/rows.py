@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.reading.recorded import RecordedRollout
+from nemo_gym.text_table import no_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,14 +61,20 @@ def write_parquet(outputs: Iterable[ExportedOutput], path: Path) -> int:
     return count
 
 
-def write_csv(outputs: Iterable[ExportedOutput], path: Path) -> int:
-    """Write one CSV file; the number of rows."""
+def write_csv(outputs: Iterable[ExportedOutput], path: Path, *, formulas: bool = True) -> int:
+    """Write one CSV file; the number of rows.
+
+    Without ``formulas`` a text that a spreadsheet would run gets an apostrophe before it.
+    """
     count = 0
     with path.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in table_rows(outputs):
-            writer.writerow({name: "" if value is None else value for name, value in row.items()})
+            cells = {name: "" if value is None else value for name, value in row.items()}
+            if not formulas:
+                cells |= {name: no_formula(cell) for name, cell in cells.items() if isinstance(cell, str)}
+            writer.writerow(cells)
             count += 1
     return count
 

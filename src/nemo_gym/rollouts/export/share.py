@@ -36,7 +36,7 @@ def write_share(outputs: Sequence[ExportedOutput], path: Path) -> None:
                 report.write(piece.encode())
         with tempfile.TemporaryDirectory(prefix="gym-") as folder:
             rows = Path(folder) / ROWS
-            write_csv(outputs, rows)
+            write_csv(outputs, rows, formulas=False)
             archive.write(rows, ROWS)
         for output in outputs:
             archive.writestr(f"{output.benchmark}/manifest.json", _json(_shared(output)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -148,3 +151,12 @@ def test_reasons_of_failures_are_sent_without_addresses(tmp_path: Path, message:
         assert kept in html.unescape(text)
         assert "gpu7" not in text
         assert "10.1" not in text
+
+
+def test_no_answer_is_run_by_the_spreadsheet_of_who_gets_the_file(tmp_path: Path) -> None:
+    output = exported(tmp_path / "a")
+    write_share([replace(output, run='=HYPERLINK("x")')], tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        rows = list(csv.DictReader(io.StringIO(archive.read(ROWS).decode())))
+    assert {row["run"] for row in rows} == {'\'=HYPERLINK("x")'}
+    assert {row["reward"] for row in rows} == {"1.0", "0.0", "0.5", ""}
