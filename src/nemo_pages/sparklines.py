@@ -52,7 +52,7 @@ def interval(value: float, low: float, high: float) -> Markup:
     whisker = Markup('<line class="whisker" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{}"/>').format(
         left, right, middle, middle
     )
-    dot = Markup('<circle cx="{:.1f}" cy="{}" r="3.5"/>').format(x, middle)
+    dot = Markup('<circle cx="{:.1f}" cy="{}" r="3"/>').format(x, middle)
     return _drawing("interval", scale + whisker + dot)
 
 

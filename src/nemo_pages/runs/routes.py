@@ -61,6 +61,7 @@ def _shown(
     table: RunTable, kinds: tuple[RunKind, ...], empty: Mapping[str, str]
 ) -> Callable[[RunsView], dict[str, Any]]:
     def values(view: RunsView) -> dict[str, Any]:
+        version = table.version  # before the rows: what changes meanwhile is asked for again
         answer = table.answer(view)
         pages = max(1, -(-answer.total // view.size))
         return {
@@ -80,6 +81,7 @@ def _shown(
             "empty": empty,
             "view_query": query_text(view.query(page=view.page)),
             "topic": TOPIC,
+            "version": version,
         }
 
     return values
