@@ -1,6 +1,6 @@
 """The page Runs with 100,000 rows, beside the bare query of its rows, in one run.
 
-Limit: 150 ms of CPU for each view, from the request to the last byte of the page. Ends with 1 when one is above.
+Limit: 150 ms of CPU for each view, from the request to the last byte. Ends with 1 when one is above.
 """
 
 from __future__ import annotations

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
 import socket
 import threading
+from asyncio import _set_running_loop
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,20 +25,45 @@ _FLAGS = [
 ]
 
 
+@dataclass(frozen=True)
+class Chromium:
+    """The browser of a process, and the loop that Playwright leaves running between its calls."""
+
+    browser: Browser
+    loop: asyncio.AbstractEventLoop
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[Browser]:
+        """Let that loop be the running one; before and after, tests can run their own in this thread."""
+        _set_running_loop(self.loop)
+        try:
+            yield self.browser
+        finally:
+            _set_running_loop(None)
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def chromium() -> Iterator[Chromium]:
     program = shutil.which("chromium")
     if program is None:
         if os.environ.get("CI") == "true":
             pytest.fail("chromium is missing; scripts/system-packages.sh installs it")
         pytest.skip("chromium is not installed; scripts/system-packages.sh names the package")
-    home = os.environ.get("HOME", "")
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=program, args=_FLAGS, env={**os.environ, "HOME": home}
-        )
-        yield found
+        found = playwright.chromium.launch(executable_path=program, args=_FLAGS, env={**os.environ})
+        made = Chromium(found, asyncio.get_running_loop())
+        _set_running_loop(None)
+        yield made
+        _set_running_loop(made.loop)
         found.close()
+    _set_running_loop(None)
+
+
+@pytest.fixture
+def browser(chromium: Chromium) -> Iterator[Browser]:
+    """The browser, for one test."""
+    with chromium.in_use() as found:
+        yield found
 
 
 @pytest.fixture

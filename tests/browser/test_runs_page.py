@@ -12,6 +12,7 @@ from tests.browser.looking import look, screenshot, violations
 from tests.browser.run_rows import some_rows
 
 from nemo_gym.pages.viewing import view_application
+from nemo_pages.bundle import write_bundle
 from nemo_pages.runs.table import RunTable, SourceState
 
 pytestmark = pytest.mark.services
@@ -142,3 +143,21 @@ def test_the_list_works_without_scripts(browser, serve, table):
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(page.locator("tbody time").first).to_contain_text("UTC")
     context.close()
+
+
+@pytest.fixture
+def bundle(table, tmp_path):
+    """The pages as files."""
+    write_bundle(view_application(table), tmp_path)
+    return tmp_path
+
+
+def test_a_bundle_opens_as_files_with_its_styles_and_scripts(bundle, page):
+    page.goto((bundle / "index.html").as_uri())
+    expect(page.locator("tbody tr")).to_have_count(8)
+    expect(page.locator("html")).to_have_class("scripted")
+    assert page.locator(".chip").first.evaluate("each => getComputedStyle(each).display") == "inline-flex"
+    expect(page.locator("tbody time").first).to_contain_text("ago")
+    page.get_by_role("link", name="Failed").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert look(page, "runs-bundle") == []

@@ -38,6 +38,12 @@ NOT_HERE = {
         "needs a cluster of its own"
     ),
     ("docs/tutorial/first-evaluation.md", "make setup"): _SETS_UP,
+    ("docs/how-to/see-runs-in-a-browser.md", "pip install 'nemo-baton[pages]'"): (
+        "the packages are pinned and installed, and the index of packages has none of ours"
+    ),
+    ("docs/how-to/see-runs-in-a-browser.md", "ssh -N -L 8123:127.0.0.1:8123 login.example"): (
+        "it needs a machine elsewhere, with a server of its own"
+    ),
     ("docs/how-to/serve-a-model.md", "pip install 'nemo-baton[serve]'"): (
         "it downloads packages, and this one is published nowhere yet"
     ),

@@ -101,6 +101,18 @@ def add_a_benchmark(page: Page) -> None:
     assert Path(page.said.splitlines()[-1]).read_text() == "{}\n" * 50
 
 
+def see_runs(page: Page) -> None:
+    """Servers come and end; `tests/browser` opens the pages in a browser."""
+    record = worlds.finished(page)
+    page.write("results/empty", "")
+    page.replaced |= {port: worlds.free_port() for port in ("8123", "8124", "8125")}
+    for _ in range(3):
+        page.serve("/?key=")
+    page.run()
+    assert record["gym_job_id"] in (page.folder / "report" / "index.html").read_text()
+    assert "written to" in page.said
+
+
 def shape_questions(page: Page) -> None:
     """Each fragment makes a benchmark of rows that fit it; a server reads sums out of what it is asked."""
     worlds.model_server(page)
@@ -601,6 +613,7 @@ READERS = {
     "docs/how-to/run-and-resume.md": run_and_resume,
     "docs/how-to/run-another-harness.md": run_another_harness,
     "docs/how-to/run-lm-eval-tasks.md": run_lm_eval_tasks,
+    "docs/how-to/see-runs-in-a-browser.md": see_runs,
     "docs/how-to/serve-a-model.md": serve_a_model,
     "docs/how-to/shape-questions.md": shape_questions,
     "docs/how-to/submit.md": submit,
