@@ -13,6 +13,7 @@ import click
 
 from nemo_cli.completion import files
 from nemo_gym.cli import completing
+from nemo_gym.cli.foreign_options import one_benchmark
 from nemo_gym.cli.judge_options import chosen_judges, judge_options
 from nemo_gym.cli.options import include_path_option, included_folders, overrides_argument
 
@@ -33,6 +34,8 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--benchmark",
+        multiple=True,
+        callback=one_benchmark,
         metavar="NAME",
         shell_complete=completing.benchmark_names,
         help="A benchmark by name (`gym list benchmarks`).",
@@ -56,7 +59,7 @@ _OPTIONS: Final = (
         "--verifier",
         metavar="TYPE|YAML",
         shell_complete=completing.verifier_names,
-        help="How answers are graded: a type, or as in '{type: match, mode: numeric}'.",
+        help="How answers are graded: a type, a Python file, or '{type: match, mode: numeric}'.",
     ),
     click.option("-m", "--model", metavar="NAME", help="Name of the model, as the server lists it."),
     click.option("--model-url", metavar="URL", help="Base URL of an OpenAI-compatible server, with its /v1."),
@@ -116,6 +119,8 @@ def parse_verifier(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     if not text.lstrip().startswith("{"):
+        if text.strip().endswith(".py"):
+            return {"type": "python", "path": os.path.abspath(Path(text.strip()).expanduser())}
         return {"type": text.strip()}
     import yaml
 

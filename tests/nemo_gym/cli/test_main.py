@@ -24,6 +24,35 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
         ("compare a b", "No such command 'compare' (did you mean 'gym eval compare'?). See 'gym --help'."),
         ("eval results", "'results' (did you mean 'gym job results'?). See 'gym eval --help'."),
         ("port", "No such command 'port'. See 'gym --help'."),
+        ("eval gsm8k", "'gsm8k' (did you mean 'gym eval run --benchmark gsm8k'?). See 'gym eval --help'."),
+        (
+            "eval sums.py --model openai/m",
+            "a benchmark with a command: argv [inspect, eval, sums.py]. See",
+        ),
+        ("list tasks", "No such command 'tasks' (did you mean 'benchmarks'?). See 'gym list --help'."),
+        ("eval run --tasks a,b", "No such option '--tasks'; here it is --benchmark lm_eval/NAME; several"),
+        ("eval run --num_fewshot 5", "; here it is benchmark.lm_eval.num_fewshot=N, of other benchmarks"),
+        ("eval preview --num-fewshot 5", "; here it is benchmark.lm_eval.num_fewshot=N, of other benchmarks"),
+        ("eval run --apply_chat_template", "; here it is benchmark.lm_eval.apply_chat_template=true; chat"),
+        (
+            "eval run --model_args pretrained=m",
+            "; here it is --model NAME and --model-url URL; the token",
+        ),
+        ("eval run --base-url x", "No such option '--base-url'; here it is --model-url URL, with its /v1."),
+        ("eval run --top-k 5", "'--top-k'; here it is responses_create_params.extra_body.top_k=VALUE. See"),
+        (
+            "eval run --limit 0.1",
+            "'--limit': '0.1' is not a whole number; it is how many tasks are asked",
+        ),
+        ("eval run --limit x", "'--limit': 'x' is not a whole number. See 'gym eval run --help'."),
+        (
+            "eval run --benchmark a,b",
+            "'--benchmark': 2 are named (a, b), and a run measures one; `gym",
+        ),
+        (
+            "eval run --benchmark a --benchmark b",
+            "'--benchmark': 2 are named (a, b), and a run measures",
+        ),
         ("stepp", "No such command 'stepp'. See 'gym --help'."),
         (
             "eval run --benchmarks x",

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from nemo_gym.cli.foreign_options import EvalCommand
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import Chosen, load, run_options
 
 _MOST = 1_000_000
 
 
-@click.command()
+@click.command(cls=EvalCommand)
 @run_options
 @click.option("-n", "--tasks", "count", type=click.IntRange(1, _MOST), default=3, help="Of how many tasks.")
 @json_option

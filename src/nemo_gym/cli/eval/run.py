@@ -14,6 +14,7 @@ import click
 
 from nemo_cli.completion import files
 from nemo_cli.program import let_stdout_go
+from nemo_gym.cli.foreign_options import EvalCommand, Tasks
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import Chosen, load, run_options
 from nemo_gym.errors import GymError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 
-@click.command()
+@click.command(cls=EvalCommand)
 @run_options
 @click.option(
     "--model-api-key",
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     shell_complete=files,
     help="Where result rows go (JSONL).",
 )
-@click.option("--limit", type=int, help="Only the first N tasks; 0 means all.")
+@click.option("--limit", type=Tasks(), help="Only the first N tasks; 0 means all.")
 @click.option("--num-repeats", type=int, help="Rollouts per task, in place of the benchmark's own number.")
 @click.option("--concurrency", type=int, help="Rollouts at the same time (32).")
 @click.option("--resume", is_flag=True, default=None, help="Go on with what the output holds already.")

@@ -12,6 +12,7 @@ import yaml
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.data.dataset import check_rows
 from nemo_gym.rollouts.data.guess import Guess, guess_benchmark
+from nemo_gym.rollouts.judges.configured import UnnamedJudges
 from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_gym.rollouts.scores.whole_answers import load_grader
 
@@ -47,7 +48,9 @@ def write_benchmark(
         config = load_run_config(
             [str(target)], None, [], search_dirs=[], cwd=target.parent, user_env=False
         ).config
-        check_rows(config, rows, load_grader(config.benchmark, repeats=config.repeats))
+        check_rows(
+            config, rows, load_grader(config.benchmark, repeats=config.repeats, judges=UnnamedJudges())
+        )
     except Exception:
         target.unlink()
         if made:

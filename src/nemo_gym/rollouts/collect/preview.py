@@ -11,7 +11,7 @@ from typing import Any
 from nemo_gym.agents.registry import load_agent
 from nemo_gym.rollouts.data.dataset import Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.data.prepare import ensure_data, with_definition
-from nemo_gym.rollouts.judges.configured import judges_of
+from nemo_gym.rollouts.judges.configured import UnnamedJudges, judges_of
 from nemo_gym.rollouts.policy import apis, likelihoods
 from nemo_gym.rollouts.run_config.schema import RunConfig
 from nemo_gym.rollouts.scores.whole_answers import load_grader
@@ -68,7 +68,8 @@ def first_requests(config: RunConfig, count: int, report: Any) -> Iterator[Previ
     chosen = config.model_copy(update={"limit": min(count, config.limit or count), "num_repeats": 1})
     chosen = with_definition(chosen, report=report)
     agent = load_agent(chosen.benchmark.agent)
-    grader = load_grader(chosen.benchmark, repeats=chosen.repeats, judges=judges_of(chosen, None))
+    judges = judges_of(chosen, None) if chosen.judge_models else UnnamedJudges()
+    grader = load_grader(chosen.benchmark, repeats=chosen.repeats, judges=judges)
     path = ensure_data(chosen, report=report)
     check_rows(chosen, path, grader, planned=Planned(0))
     base = (config.policy_base_url or "").rstrip("/")

@@ -91,7 +91,7 @@ def _there_already(path: Path) -> GymError:
 
 def _file_name(run: str, form: str) -> str:
     """What an export is called that was given no name; the ending alone names the format of a table."""
-    ending = _FILES.get(form, "")
+    ending, run = _FILES.get(form, ""), run.removesuffix(".jsonl")
     return f"{run}{ending}" if ending == f".{form}" else f"{run}-{form}{ending}"
 
 

@@ -48,6 +48,8 @@ class JudgePrompt:
             raise ConfigError(f"{where}: {error}") from error
         names = [name for _, name in self._user if name is not None]
         missing = [name for name in own if name not in names]
+        if "answer" in missing and "conversation" in names:
+            missing.remove("answer")  # the last thing that was said
         if missing:
             raise ConfigError(f"{where}: it has no {{{missing[0]}}}, {own[missing[0]]}")
         given = {*own, *OF_EVERY_ROLLOUT}

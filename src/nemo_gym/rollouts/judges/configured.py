@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.judges.models import JudgeModel
@@ -11,6 +12,7 @@ from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import Endpoint
 from nemo_gym.rollouts.run_config.judge_schema import JudgeModelConfig, TokenPrices
 from nemo_gym.rollouts.run_config.schema import RunConfig
+from nemo_gym.types import LogLikelihood, Policy, Row
 from nemo_runs.secret_refs import SecretText
 from nemo_runs.suggestions import suggestion
 
@@ -36,6 +38,31 @@ def judges_of(config: RunConfig, environ: Mapping[str, str] | None) -> dict[str,
         )
         for name, judge in config.judge_models.items()
     }
+
+
+class UnnamedJudges(Mapping[str, Policy]):
+    """Judges for a look at what would be asked of the policy model: any name is one, and none answers."""
+
+    def __getitem__(self, name: str) -> Policy:
+        return _Unasked()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("judge",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+class _Unasked:
+    async def respond(self, params: Mapping[str, Any]) -> Row:  # noqa: ARG002 - the protocol
+        raise AssertionError("nothing is graded in a look at the requests")
+
+    async def score(
+        self,
+        context: Sequence[int],  # noqa: ARG002 - the same
+        continuation: Sequence[int],  # noqa: ARG002
+    ) -> LogLikelihood:
+        raise AssertionError("nothing is graded in a look at the requests")
 
 
 def prices_of(config: RunConfig) -> dict[str, TokenPrices]:

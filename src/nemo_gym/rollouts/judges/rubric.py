@@ -43,7 +43,7 @@ class RubricOptions(BaseModel):
     """The name of the judge in ``judge_models``."""
     prompt: str = _PROMPT
     """What the judge is asked: ``{answer}`` stands for the answer, ``{conversation}`` for all that was said,
-    other names for fields of the row."""
+    the answer too; other names for fields of the row."""
     system: str | None = None
     """The judge's system message, with the same places."""
     pattern: PatternText = (

@@ -77,7 +77,9 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
                     return Path(os.path.abspath(path))
     _refuse_a_path(name, cwd / name)
     known = benchmark_names(search_dirs, cwd)
-    hint = suggestion(name, known) or f"; known: {', '.join(known)}"
+    hint = suggestion(name, known) or (
+        f"; known: {', '.join(known)}, and lm_eval/{name} if it is a task of lm-evaluation-harness"
+    )
     raise errors.ConfigError(f"--benchmark: there is no benchmark {name}{hint}.")
 
 

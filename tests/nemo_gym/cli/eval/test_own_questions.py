@@ -163,6 +163,32 @@ def test_init_replaces_nothing_and_leaves_nothing_behind(typed: Typed) -> None:
     assert typed("init", "a/b", "--from", "q.csv")[0] == 2
 
 
+def test_a_judge_need_not_be_named_to_look_or_to_write(typed: Typed) -> None:
+    Path("talks.jsonl").write_text('{"turns": ["a", "b"]}\n')
+    status, out, err = typed("preview", "--input", "talks.jsonl", "--verifier", "judge")
+    assert (status, '"content": "a"' in out) == (0, True), err
+    status, out, err = typed("init", "talks", "--from", "talks.jsonl", "--verifier", "judge")
+    assert status == 0, err
+    assert (
+        "{conversation}" in yaml.safe_load(Path(out.strip()).read_text())["benchmark"]["verifier"]["prompt"]
+    )
+    asked = ("--model", "m", "--model-url", "http://127.0.0.1:9/v1", "--output", "g/r.jsonl")
+    status, _, err = typed("run", "--input", "talks.jsonl", "--verifier", "judge", *asked)
+    assert status == 1
+    assert "there is no judge model 'judge'" in err
+
+
+def test_a_python_file_is_a_verifier(typed: Typed) -> None:
+    Path("grade.py").write_text("def grade(answer, row):\n    return float(row['gold'] in answer)\n")
+    with MockServer() as server:
+        status, out, err = typed(
+            *("run", "--input", "q.csv", "--verifier", "grade.py", "--model", "mock", "--json"),
+            *("--model-url", server.base_url, "--output", "out/rollouts.jsonl"),
+        )
+    assert status == 0, err
+    assert json.loads(out)["score"]["mean"] == 1.0
+
+
 def test_init_says_as_json_what_it_wrote(typed: Typed) -> None:
     status, out, _ = typed("init", "sums", "--from", "q.csv", "--folder", "mine", "--json")
     document = json.loads(out)

@@ -1,5 +1,6 @@
 """Where an export goes, and what is never overwritten."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def test_an_export_is_named_after_its_run_and_never_overwrites(
     assert [path.name for path in (tmp_path / "here").iterdir()] == [name]
     with pytest.raises(GymError, match="is there already; choose another --output"):
         write_export([output], ExportRequest(form=form, path=None))
+
+
+def test_an_export_of_a_file_of_rows_is_named_without_its_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = replace(exported(tmp_path / "run"), run=str(tmp_path / "run" / "rollouts.jsonl"))
+    monkeypatch.chdir(tmp_path)
+    assert write_export([output], ExportRequest(form="csv", path=None)).name == "rollouts.csv"
 
 
 @pytest.mark.parametrize("form", ["csv", "lm-eval"])

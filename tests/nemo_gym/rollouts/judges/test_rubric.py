@@ -79,6 +79,12 @@ def test_without_a_readable_reply_there_is_no_reward_and_it_is_counted_apart():
     assert found.fields["judged"]["replies"] == ["hm", "hm?"]
 
 
+def test_a_conversation_holds_the_answer_so_the_prompt_needs_no_place_of_its_own():
+    judge = saying("Score: 10")
+    assert verdict(judge, prompt="Grade the last answer.\n\n{conversation}").reward == 1.0
+    assert "Assistant: " in judge.requests[0]["input"][0]["content"]
+
+
 def test_labels_stand_in_for_scores():
     labels = {"CORRECT": 1, "PARTLY": 0.5, "INCORRECT": 0}
     options = {"labels": labels, "prompt": "{question} {answer}", "pattern": r"(?i)grade: (\w+)"}
