@@ -298,7 +298,7 @@ def test_a_sweep_is_checked_whole_submitted_once_compared_and_cancelled(
     again = json.loads(nemo(*words, *rates).stdout)
     assert [job["id"] for job in again] == [job["id"] for job in made]
 
-    rows = json.loads(nemo("sweeps", "show", "rates", "--json").stdout)
+    rows = json.loads(nemo("sweeps", "get", "rates", "--json").stdout)
     assert [row["training.learning_rate"] for row in rows] == [1e-4, 1e-3]
     ended = json.loads(nemo("sweeps", "cancel", "rates", "--yes", "--json").stdout)
     assert [row["done"] for row in ended] == [True, True]

@@ -73,7 +73,7 @@ def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(package
         ("config show", " (did you mean 'view'?)"),
         ("config list", " (did you mean 'view'?)"),
         ("jobs describe x", " (did you mean 'get'?)"),
-        ("config resume", " (did you mean 'nemo jobs resume'?)"),
+        ("config rerun", " (did you mean 'nemo jobs rerun'?)"),
         ("token", " (did you mean 'nemo auth token'?)"),
         ("checkpoints list", " (did you mean 'nemo jobs checkpoints'?)"),
         ("upload x", " (did you mean one of: 'nemo files upload', 'nemo models upload'?)"),

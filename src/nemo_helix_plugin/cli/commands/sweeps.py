@@ -56,7 +56,7 @@ def list_sweeps(flags: GlobalFlags) -> None:
     )
 
 
-@sweeps.command(short_help="A line for each job: its values, its state, its metrics.")
+@sweeps.command("get", short_help="A line for each job: its values, its state, its metrics.")
 @click.argument("name")
 @click.option(
     "--metric",
@@ -69,7 +69,7 @@ def list_sweeps(flags: GlobalFlags) -> None:
 )
 @workspace_option
 @command_options
-def show(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
+def get(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
     """Compare the jobs of a sweep."""
     call = CommandContext(flags)
     rows = [_row(job, metrics) for job in _of(call, name)]

@@ -167,7 +167,10 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
     ("token", "message"),
     [
         ("limt=3", "unknown key on the command line for the run configuration (did you mean 'limit'?)."),
-        *((f"{key}=99999999999999999999", f"{key} (input") for key in ("limit", "num_samples_in_parallel")),
+        *(
+            (f"{key}=99999999999999999999", f"{key} (must be 9223372036854775807 or less)")
+            for key in ("limit", "num_samples_in_parallel")
+        ),
         ("+limt=3", "unknown key limt (did you mean 'limit'?)"),
         ("temperature=1", "(did you mean 'responses_create_params.temperature'?)"),
         (

@@ -32,7 +32,7 @@ def swept(service):
 
 
 def test_the_jobs_are_compared_in_the_order_of_their_values(swept, nemo):
-    rows = nemo("sweeps", "show", "mine", "--json").document
+    rows = nemo("sweeps", "get", "mine", "--json").document
     assert [row["job"] for row in rows] == ["mine-1", "mine-2", "mine-3"]
     assert rows[0] == {
         "job": "mine-1",
@@ -46,7 +46,7 @@ def test_the_jobs_are_compared_in_the_order_of_their_values(swept, nemo):
 
 
 def test_a_person_gets_a_table(swept, nemo):
-    ran = nemo("sweeps", "show", "mine", "-f", "table")
+    ran = nemo("sweeps", "get", "mine", "-f", "table")
     assert (ran.status, ran.err) == (0, "")
     assert "mine-2" in ran.out
     assert "paused" in ran.out
@@ -98,6 +98,6 @@ def test_sweeps_are_listed_with_what_their_jobs_do(swept, nemo):
 
 def test_a_sweep_that_is_not_there_is_said(service, nemo):
     service.jobs = {}
-    ran = nemo("sweeps", "show", "mine")
+    ran = nemo("sweeps", "get", "mine")
     assert ran.status == 2
     assert "There is no sweep 'mine' in workspace 'default'; `nemo sweeps list` names them." in ran.err

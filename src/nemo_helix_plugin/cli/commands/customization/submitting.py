@@ -244,7 +244,7 @@ def _check_together(*, wait: bool, watch: bool, dry_run: bool, force: bool, swep
         raise click.UsageError("Give --wait or --watch, not both.")
     if swept and (wait or watch):
         raise click.UsageError(
-            "--wait and --watch follow one job; `nemo sweeps show NAME` shows those of a sweep."
+            "--wait and --watch follow one job; `nemo sweeps get NAME` shows those of a sweep."
         )
     if named and not swept:
         raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")

@@ -65,7 +65,7 @@ def submit(call: CommandContext, backend: str, jobs: list[sweeps.SweepJob], aske
     click.echo(documents.json_text(made))
     if call.flags.output_format != "json":
         place = f"--workspace {call.workspace}"
-        call.report(f"created {len(made)} jobs of sweep '{name}'; `nemo sweeps show {name} {place}` compares")
+        call.report(f"created {len(made)} jobs of sweep '{name}'; `nemo sweeps get {name} {place}` compares")
         call.report(f"them, and `nemo sweeps plot {name} {place}` draws their losses on one axis.")
     return errors.EXIT_DONE
 
