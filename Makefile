@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check coverage test test-vllm demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check coverage coverage-all test test-vllm demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # The machines this is sized for have two cores: two workers for tests that compute, three for all of them, since
@@ -14,6 +14,7 @@ help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"
 	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
 	@echo "make coverage which share of each package's lines the fast tests run"
+	@echo "make coverage-all  the same of all tests but those of a real Slurm, with the processes that they start (an hour)"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make test-vllm  the service type vllm with a real vLLM without a GPU (installs 3.5 GB once)"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
@@ -48,6 +49,17 @@ coverage: setup
 	$(PYTEST) -n 2 -m "not e2e and not slow and not slurm and not services" \
 		--cov --cov-fail-under=0 --cov-report= --cov-report=json:.coverage.json
 	$(BIN)/python scripts/coverage_by_package.py .coverage.json
+
+# All tests but those of a real Slurm, with what they start, in about an hour; what runs in the interpreters of
+# training engines is not counted. TESTS=FOLDER measures some alone.
+coverage-all: export COVERAGE_FILE = $(CURDIR)/.coverage
+coverage-all: setup
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run --rcfile=scripts/whole_coverage.ini -m pytest -q --dist worksteal -n 2 -m "not slurm" \
+		-p no:pytest_cov $(TESTS)
+	$(BIN)/coverage combine --rcfile=scripts/whole_coverage.ini -q
+	$(BIN)/coverage json --rcfile=scripts/whole_coverage.ini -q -o .coverage.json
+	$(BIN)/python scripts/coverage_by_package.py .coverage.json 90
 
 # Budget on two cores, installing aside: 40 minutes. A whole run of 13,695 tests took 35.
 test: lint types

@@ -1,8 +1,8 @@
 """Print which share of each package's lines ran, from the JSON report of coverage; see `make coverage`.
 
-    python scripts/coverage_by_package.py REPORT
+    python scripts/coverage_by_package.py REPORT [LEAST]
 
-Ends with 1 when the share of all lines is below ``fail_under`` of ``pyproject.toml``.
+Ends with 1 when the share of all lines is below LEAST percent; unless given, below that of ``pyproject.toml``.
 """
 
 from __future__ import annotations
@@ -40,15 +40,20 @@ def percent(ran: int, lines: int) -> float:
     return 100 * ran / lines if lines else 100.0
 
 
+def _fast_least() -> float:
+    """What `make coverage`, which runs the fast tests alone, must reach."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return float(settings["tool"]["coverage"]["report"]["fail_under"])
+
+
 def main() -> int:
     """Print the table; the exit status says whether the share is large enough."""
     found = shares(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     print(table(found))
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    least = settings["tool"]["coverage"]["report"]["fail_under"]
+    least = float(sys.argv[2]) if len(sys.argv) > 2 else _fast_least()
     share = percent(*found[-1][1:])
     if share < least:
-        print(f"coverage: {share:.1f}% of all lines ran; pyproject.toml asks for {least}%", file=sys.stderr)
+        print(f"coverage: {share:.1f}% of all lines ran; asked for are at least {least:g}%", file=sys.stderr)
         return 1
     return 0
 

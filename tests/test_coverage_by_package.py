@@ -24,16 +24,20 @@ def report(folder: Path, ran: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("ran", "share", "status"), [(90, "100.0%", 0), (0, "10.0%", 1)])
+@pytest.mark.parametrize(
+    ("ran", "share", "least", "status"),
+    [(90, "100.0%", [], 0), (0, "10.0%", [], 1), (80, "90.0%", ["90"], 0), (79, "89.0%", ["90"], 1)],
+)
 def test_each_package_is_shown_and_the_share_of_all_decides(
     ran: int,
     share: str,
+    least: list[str],
     status: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(report(tmp_path, ran))])
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(report(tmp_path, ran)), *least])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
