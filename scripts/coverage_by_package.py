@@ -2,7 +2,7 @@
 
     python scripts/coverage_by_package.py REPORT [LEAST]
 
-Ends with 1 when the share of all lines is below LEAST percent; unless given, below that of ``pyproject.toml``.
+Ends with 1 when the share of all lines is below LEAST percent, by default that of ``pyproject.toml``.
 """
 
 from __future__ import annotations
