@@ -269,7 +269,6 @@ FILES = {
     "nan": b'{"text": "a"}\n{"text": "b", "n": NaN}\n',
     "utf16": '{"text": "a"}\n'.encode("utf-16"),
     "latin1": '{"text": "caf\u00e9"}\n'.encode("latin-1"),
-    "array": b'[{"text": "a"}]',
     "two": b'{"text": "a"}{"text": "b"}\n',
 }
 
@@ -289,3 +288,13 @@ def test_training_and_evaluation_read_the_same_or_refuse_in_the_same_words(tmp_p
             found.append(str(error).removeprefix(str(file)).lstrip(",:").removeprefix(" line ").rstrip("."))
     learned, asked = found
     assert learned == asked
+
+
+def test_an_array_is_read_by_an_evaluation_and_refused_by_a_training_with_the_command_that_makes_lines(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_bytes(b'[{"text": "a", "n": 18446744073709551615}]')
+    assert list(dataset.read_rows(file)) == [{"text": "a", "n": 18446744073709551615}]
+    with pytest.raises(TrainingDataError, match=r"one JSON array of 1 object; .*: jq -c '\.\[\]'"):
+        rows.read_dataset(file, "training", lambda row: row)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.config.settings import load_settings
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill_report
@@ -156,7 +156,7 @@ def _files(run: KnownRun) -> Files:
             for path in (each.paths.output, each.paths.manifest, each.paths.failures):
                 found.append(_stamp(path))
         if each.evidence is not None:
-            links = each.evidence.job_dir / "links"
+            links = JobPaths(each.evidence.job_dir).links
             found.append(_stamp(links))
             ends = sum(link.ended for link in each.evidence.links)
             found.append((each.name, len(each.evidence.links), ends))

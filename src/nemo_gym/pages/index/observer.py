@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from nemo_gym.orchestration import executor_kinds
 from nemo_gym.orchestration.status.machines import MachinesHere
 from nemo_gym.pages.index.background_answers import BackgroundAnswers
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
@@ -245,4 +246,6 @@ def _links(benchmark: KnownBenchmark) -> tuple[object, ...]:
 
 
 def _on_slurm(run: KnownRun) -> bool:
-    return run.record is not None and run.record.hostname is None and run.record.executor == "slurm"
+    return (
+        run.record is not None and run.record.hostname is None and run.record.executor == executor_kinds.SLURM
+    )

@@ -344,7 +344,7 @@ WRONG = {
     "an unknown benchmark": ({"--benchmark": "arithmetics"}, (), 1, "arithmetic"),
     "an unknown key": ({}, ("num_sampels_in_parallel=3",), 1, "num_samples_in_parallel"),
     "no override": ({}, ("concurrency",), 2, "key=value"),
-    "a wrong value": ({"--concurrency": "0"}, (), 1, "num_samples_in_parallel"),
+    "a wrong value": ({"--concurrency": "0"}, (), 1, "--concurrency (must be 1 or more)"),
     "no data": ({"--input": "gone.jsonl"}, (), 1, "gone.jsonl"),
     "data that does not fit": ({"--input": "bad.jsonl"}, (), 1, "bad.jsonl:2"),
     "more than can be planned": ({"--num-repeats": "99999999999"}, (), 1, "rollouts that one run may have"),
