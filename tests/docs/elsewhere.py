@@ -16,6 +16,9 @@ SHOWN_ELSEWHERE = {
     (DEMOS, "$ nemo jobs pause first-training"): (
         "tests/e2e/test_tutorial_service.py::test_the_page_of_demos_shows_outputs_of_the_tutorial"
     ),
+    ("docs/reference/verifiers.md", "sandbox:"): (
+        "tests/nemo_gym/sandbox/test_environments.py::test_code_finds_the_packages_once_they_are_installed"
+    ),
     ("README.md", ".venv/bin/python -m build --wheel --no-isolation"): (
         "tests/e2e/test_wheel.py::test_the_wheel_brings_programs_benchmarks_and_the_files_that_jobs_read"
     ),
