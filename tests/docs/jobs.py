@@ -47,6 +47,11 @@ def run_the_service(page: Page) -> None:
     page.replaced["nemo services run --host"] = "nemo services run --settings settings.yaml --host"
     page.environ |= {"NHX_DATA_DIR": str(page.folder / "other"), "NHX_PORT": worlds.free_port()}
     page.serve("nemo services: http://")
+    del page.environ["NHX_DATA_DIR"]
+    page.run()
+    assert page.said.count("/pages/enter?code=") == 2
+    page.save("pages.yaml")
+    worlds.jobs_service(page, "--settings", "pages.yaml", "--data-dir", "behind-a-proxy", context=False)
     page.run()
     assert "[Service]" in page.said
 
