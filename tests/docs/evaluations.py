@@ -132,6 +132,15 @@ def shape_questions(page: Page) -> None:
     renamed = json.dumps({"prompt": "3 + 4?", "gold": {"value": "7"}}) + "\n"
     benchmark(page, page.yaml(), "renamed", rows=renamed, **grades)
     assert "100.0%" in page.said
+    ending = page.yaml()
+    benchmark(page, ending, "ending", rows=json.dumps({"ctx": "3 + 4?", "endings": ["7", "8"], "label": 0}))
+    assert "100.0%" in page.said
+    apart = {"question": "3 + 4?", "Correct Answer": "7"} | {
+        f"Incorrect Answer {n}": f"{n}" for n in (1, 2, 3)
+    }
+    chosen = {**ending["benchmark"], **page.yaml(), "prompt": {"user": "{question}\n\n{options_text}"}}
+    benchmark(page, {"benchmark": chosen}, "apart", rows=json.dumps(apart))
+    assert "100.0%" in page.said
     letters = json.dumps({**row, "choices": ["7", "8"], "expected_answer": "A"})
     benchmark(
         page,
