@@ -207,6 +207,7 @@ def restored(folder, number):
         return session.restore()
 
 
+@pytest.mark.slow
 class TestKilled:
     @pytest.mark.parametrize("again", [2, 3])
     def test_at_any_moment_of_taking_over_the_next_one_finds_all_rows(self, lost, tmp_path_factory, again):

@@ -28,7 +28,7 @@ def test_the_tour_shows_three_interruptions_and_the_same_weights(slurm: RealSlur
     assert done.returncode == 0, done.stdout + done.stderr
     ends = re.findall(r"^\d+ +([A-Z_]+) +n\d ", done.stdout, re.MULTILINE)
     assert ends == ["TIMEOUT", "NODE_FAIL", "FAILED", "COMPLETED"]  # a pause exits with 75
-    assert re.search(r"^4 allocations, \d+ node-seconds$", done.stdout, re.MULTILINE)
+    assert re.search(r"^4 allocations, \d+ node-seconds$", done.stdout, re.MULTILINE), done.stdout[-4000:]
     billed = re.findall(
         r"^training .* (interrupted|paused|completed)(?:, [^:]+)?: job \d+", done.stdout, re.MULTILINE
     )

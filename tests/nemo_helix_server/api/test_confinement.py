@@ -5,6 +5,8 @@ from tests.nemo_helix_server.api.service_bench import Bench, job_body
 
 from nemo_helix_server.executors.background import ObservedInBackground
 
+pytestmark = pytest.mark.slow
+
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
 REFUSED = "this service keeps steps to their own files, and on a cluster it cannot"
 

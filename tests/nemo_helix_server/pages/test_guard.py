@@ -9,6 +9,8 @@ from tests.nemo_helix_server.pages.conftest import HOST, Browser
 
 from nemo_helix_server.pages import guard
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07\u202egnp"
 WORKSPACES = "/apis/jobs/v2/workspaces"
 

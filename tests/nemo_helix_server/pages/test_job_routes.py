@@ -3,11 +3,14 @@
 import html
 import re
 
+import pytest
 from tests.nemo_helix_server.api.service_bench import JOBS, job_body
 from tests.nemo_helix_server.pages.conftest import Browser
 
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.pages import listing
+
+pytestmark = pytest.mark.slow
 
 E = StatusEvent
 TRAINING = {

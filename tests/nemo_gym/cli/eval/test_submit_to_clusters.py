@@ -14,6 +14,8 @@ from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, ConfigError, UsageError
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor
 from nemo_gym.orchestration.records import index
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
 from tests.nemo_gym.rollouts.export.outputs import ODD, THOUGHTS, exported
 from tests.real_programs import needed_module
 
@@ -12,6 +13,7 @@ from nemo_gym.rollouts.export.rows import COLUMNS, write_csv, write_parquet
 parquet = needed_module("pyarrow.parquet")
 
 
+@pytest.mark.slow
 def test_parquet_is_read_back_with_types(tmp_path: Path) -> None:
     outputs = [exported(tmp_path / "a"), exported(tmp_path / "b", "gpqa"), exported(tmp_path / "c", "words")]
     assert write_parquet(outputs, tmp_path / "x.parquet") == 12
