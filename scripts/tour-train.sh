@@ -160,7 +160,7 @@ say "Its bill, and what Slurm has counted for its allocations"
 show nemo jobs bill "$job" -f table
 show sacct -X -j "$(numbers)" --format=JobID,State,NodeList,NNodes,ElapsedRaw
 sacct -X -n -P -j "$(numbers)" --format=NNodes,ElapsedRaw |
-    awk -F'|' '{ used += $1 * $2 } END { printf "%d allocations, %d node-seconds\n", NR, used }'
+    awk -F'|' '$2 { ran++; used += $1 * $2 } END { printf "%d allocations, %d node-seconds\n", ran, used }'
 
 say "Its weights, and those of the training that was left alone"
 nemo jobs watch "$undisturbed" --no-history --poll-interval 1 | tail -n 1
