@@ -16,6 +16,8 @@ from nemo_gym.sandbox.scratch import Scratch
 from nemo_runs import file_locks
 from nemo_runs.processes import process_table
 
+pytestmark = pytest.mark.slow
+
 OPENER = """
 import asyncio, sys
 from nemo_gym.sandbox.registry import load_sandbox

@@ -21,6 +21,8 @@ from nemo_gym.services.health import (
 )
 from nemo_gym.services.probe import Address, RunningService, model_names
 
+pytestmark = pytest.mark.slow
+
 
 def has_ipv6():
     try:

@@ -29,6 +29,8 @@ from nemo_runs.processes.trees import (
     marked,
 )
 
+pytestmark = pytest.mark.slow
+
 MARKER = "NEMO_RUNS_TEST_MARKER"
 
 

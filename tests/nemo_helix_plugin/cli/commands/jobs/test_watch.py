@@ -8,6 +8,8 @@ from tests.nemo_helix_plugin.stand_in import Service
 from nemo_helix_plugin.cli.commands.jobs.deduplication import Deduplication
 from nemo_helix_plugin.jobs.watch_types import JobLogEvent
 
+pytestmark = pytest.mark.slow
+
 PAUSED, ACTIVE, FAILED, DONE = "automodel-a1b2c3d4e5f6", "unsloth-0000000000aa", "rl-ffffffffffff", "done-1"
 
 
