@@ -13,13 +13,27 @@ from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.client.errors import NemoHTTPError
 from nemo_helix_plugin.customization import sweeps as swept
-from nemo_helix_plugin.errors import EXIT_DONE, NemoError
+from nemo_helix_plugin.errors import EXIT_DONE
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 Record = Mapping[str, Any]
 _PAUSABLE = frozenset(status for status in HelixJobStatus if status.is_under_way and not status.is_stopping)
-_UNDER_WAY = frozenset(status for status in HelixJobStatus if status.is_under_way or status.can_go_on)
+_NOT_ENDED = frozenset(
+    status for status in HelixJobStatus if status.is_under_way or status is HelixJobStatus.PAUSED
+)
+
+
+_metric_option = click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    default=("*loss",),
+    show_default=True,
+    metavar="PATTERN",
+    help="Metrics to show; can be given several times.",
+)
 
 
 @click.group("sweeps", cls=NemoGroup, short_help="Fine-tuning jobs that differ in a few values.")
@@ -36,8 +50,11 @@ def sweeps() -> None:
 def list_sweeps(flags: GlobalFlags) -> None:
     """List the sweeps of a workspace: how many jobs each has, and in which statuses."""
     call = CommandContext(flags)
+    operation = _listing(call, {"$exists": True})
+    if call.prints_code(operation):
+        return
     by_sweep: dict[str, list[Record]] = {}
-    for job in _jobs(call, {f"custom_fields.{swept.NAME_FIELD}": {"$exists": True}}):
+    for job in _jobs(call, operation):
         by_sweep.setdefault(str(swept.sweep_of(job)), []).append(job)
     rows = [
         {
@@ -58,20 +75,14 @@ def list_sweeps(flags: GlobalFlags) -> None:
 
 @sweeps.command("get", short_help="A line for each job: its values, its state, its metrics.")
 @click.argument("name")
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    default=("*loss",),
-    show_default=True,
-    metavar="PATTERN",
-    help="Metrics to show, lowest and newest value; can be given several times.",
-)
+@_metric_option
 @workspace_option
 @command_options
 def get(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
     """Compare the jobs of a sweep."""
     call = CommandContext(flags)
+    if call.prints_code(_listing(call, name)):
+        return
     rows = [_row(job, metrics) for job in _of(call, name)]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     call.print_list([{column: row.get(column) for column in columns} for row in rows], columns)
@@ -79,15 +90,7 @@ def get(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
 
 @sweeps.command(short_help="The jobs' losses on one axis.")
 @click.argument("name")
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    default=("*loss",),
-    show_default=True,
-    metavar="PATTERN",
-    help="Metrics to draw; can be given several times.",
-)
+@_metric_option
 @workspace_option
 @command_options
 def plot(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
@@ -96,8 +99,9 @@ def plot(flags: GlobalFlags, name: str, metrics: tuple[str, ...]) -> None:
     from nemo_helix_plugin.job_words import curves
 
     call = CommandContext(flags)
-    jobs = {swept.label(job) or str(job["name"]): job for job in _of(call, name)}
-    found = {label: curves.curves_of(job, metrics) for label, job in jobs.items()}
+    if call.prints_code(_listing(call, name)):
+        return
+    found = {label: curves.curves_of(job, metrics) for label, job in _labelled(_of(call, name)).items()}
     if call.output_format in {"csv", "markdown"} or call.entity_format != "table":
         drawing.print_rows(call, found)
         return
@@ -135,22 +139,22 @@ def cancel(flags: GlobalFlags, name: str, yes: bool) -> int:
     """End every job of a sweep that has not ended; those that completed keep what they made."""
     call = CommandContext(flags)
     inputs.confirm(f"Cancel every job of sweep '{name}' that has not ended?", yes=yes)
-    return _act(call, name, "jobs.cancel_job", "ended before", _UNDER_WAY.__contains__)
+    return _act(call, name, "jobs.cancel_job", "ended before", _NOT_ENDED.__contains__)
 
 
 def _act(call: CommandContext, name: str, method: str, otherwise: str, wanted: Callable[[str], bool]) -> int:
     """Do it to each job that it fits; the others are named with their status, and a refusal ends nothing."""
+    if call.output_format == "code":
+        raise click.UsageError("-f code shows one call, and this makes one for each job of the sweep.")
     answers = []
     refused = None
     for job in _of(call, name):
         row = {"name": job["name"], "status": job["status"], "done": False, "detail": otherwise}
         if wanted(str(job["status"])):
+            one = Operation(method, {"name": job["name"], "workspace": job["workspace"]})
             try:
-                found = record_of(
-                    call.ask(Operation(method, {"name": job["name"], "workspace": call.workspace}))
-                )
-                row |= {"status": found["status"], "done": True, "detail": None}
-            except NemoError as error:
+                row |= {"status": record_of(call.ask(one))["status"], "done": True, "detail": None}
+            except NemoHTTPError as error:
                 refused = error
                 row["detail"] = str(error)
         answers.append(row)
@@ -160,9 +164,18 @@ def _act(call: CommandContext, name: str, method: str, otherwise: str, wanted: C
     return EXIT_DONE
 
 
+def _labelled(jobs: Sequence[Record]) -> dict[str, Record]:
+    """The jobs by their values; by their names too, where some have the same values."""
+    labels = [swept.label(job) for job in jobs]
+    return {
+        label if label and labels.count(label) == 1 else f"{job['name']} {label}".rstrip(): job
+        for label, job in zip(labels, jobs, strict=True)
+    }
+
+
 def _of(call: CommandContext, name: str) -> list[Record]:
     """The jobs of a sweep, in the order of their values; raises `click.UsageError` where there is none."""
-    found = _jobs(call, {f"custom_fields.{swept.NAME_FIELD}": name})
+    found = _jobs(call, _listing(call, name))
     if not found:
         raise click.UsageError(
             f"There is no sweep '{name}' in workspace '{call.workspace}'; `nemo sweeps list` names them."
@@ -170,9 +183,13 @@ def _of(call: CommandContext, name: str) -> list[Record]:
     return sorted(found, key=lambda job: str(job["name"]))
 
 
-def _jobs(call: CommandContext, tree: dict[str, Any]) -> list[Record]:
-    query = {"filter": tree, "page_size": 100}
-    operation = Operation("jobs.list_jobs", {"workspace": call.workspace, "query_params": query}, "list")
+def _listing(call: CommandContext, sweep: Any) -> Operation:
+    """Lists the jobs of a sweep; ``sweep`` is its name, or a condition on names."""
+    query = {"filter": {f"custom_fields.{swept.NAME_FIELD}": sweep}, "page_size": 100}
+    return Operation("jobs.list_jobs", {"workspace": call.workspace, "query_params": query}, "list")
+
+
+def _jobs(call: CommandContext, operation: Operation) -> list[Record]:
     return [job.model_dump(mode="json") for job in call.ask(operation).items()]
 
 

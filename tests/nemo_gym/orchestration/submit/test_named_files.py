@@ -156,7 +156,7 @@ def test_images_that_cannot_go_along_are_refused_by_name(tmp_path: Path, image: 
 
 
 HARNESS = {"type": "lm_eval"}
-COMMAND = {"argv": ["/opt/inspect", "eval"], "working_folder": "/my/work", "files": ["/my/work/task.py"]}
+COMMAND = {"argv": ["/opt/inspect", "eval"], "working_folder": "/my/evals", "files": ["/my/evals/task.py"]}
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ COMMAND = {"argv": ["/opt/inspect", "eval"], "working_folder": "/my/work", "file
         (
             {"benchmark": {"command": COMMAND, "datasets": {}}},
             "benchmark.command.working_folder",
-            "/my/work",
+            "/my/evals",
         ),
         (
             {"benchmark": {"command": {**COMMAND, "working_folder": None}, "datasets": {}}},
             "benchmark.command.files[0]",
-            "/my/work/task.py",
+            "/my/evals/task.py",
         ),
         (
             {"benchmark": {"command": {"argv": ["/opt/inspect"]}, "datasets": {}}},

@@ -101,3 +101,31 @@ def test_a_sweep_that_is_not_there_is_said(service, nemo):
     ran = nemo("sweeps", "get", "mine")
     assert ran.status == 2
     assert "There is no sweep 'mine' in workspace 'default'; `nemo sweeps list` names them." in ran.err
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])
+def test_to_show_code_acts_on_no_job(swept, nemo, verb):
+    ran = nemo("sweeps", verb, "mine", *(["--yes"] if verb == "cancel" else []), "-f", "code")
+    assert ran.status == 2
+    assert "this makes one for each job of the sweep" in ran.err
+    assert [r for r in swept.requests if r["method"] == "POST"] == []
+
+
+@pytest.mark.parametrize("words", [("list",), ("get", "mine"), ("plot", "mine")])
+def test_what_only_looks_shows_its_call_and_makes_none(swept, nemo, words):
+    ran = nemo("sweeps", *words, "-f", "code")
+    assert "jobs.list_jobs" in ran.out
+    compile(ran.out, "shown", "exec")
+    assert swept.requests == []
+
+
+def test_a_failed_job_has_ended_and_is_not_cancelled(swept, nemo):
+    swept.jobs["mine-1"]["status"] = "error"
+    rows = nemo("sweeps", "cancel", "mine", "--yes", "--json").document
+    assert (rows[0]["done"], rows[0]["detail"]) == (False, "ended before")
+
+
+def test_jobs_with_the_same_values_are_told_apart_by_their_names(swept, nemo):
+    swept.jobs["mine-2"]["custom_fields"]["swept"] = {LR: 1e-5}
+    rows = nemo("sweeps", "plot", "mine", "--json").document
+    assert {row["job"] for row in rows} == {"mine-1 learning_rate=1e-05", "mine-2 learning_rate=1e-05"}

@@ -132,6 +132,12 @@ def backend_group(backend: str) -> click.Group:
 
     group.help = f"{summary}\n\n{_HELP}"
 
+    _add_explain(group, backend)
+    _add_preview(group, backend)
+    return group
+
+
+def _add_explain(group: click.Group, backend: str) -> None:
     @group.command("explain", short_help="JSON schemas, and what is not supported.")
     @click.option(
         "--profile",
@@ -147,11 +153,13 @@ def backend_group(backend: str) -> click.Group:
 
         return run(CommandContext(flags), backend, profile)
 
+
+def _add_preview(group: click.Group, backend: str) -> None:
     @group.command("preview", short_help="What a job would learn of its rows, without a job.")
     @click.option(
         "-n", "--rows", type=click.IntRange(1, 1000), default=3, show_default=True, help="Rows to show."
     )
-    @upload_options(references)
+    @upload_options(backends.find(backend).references)
     @click.option(
         "--job-json",
         metavar="FILE",
@@ -174,8 +182,6 @@ def backend_group(backend: str) -> click.Group:
         spec = checked_spec(backend, job_json, uploads)
         spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
         return run(call, backend, spec, rows)
-
-    return group
 
 
 def checked_spec(backend: str, job_json: str, uploads: Mapping[str, str]) -> dict[str, Any]:

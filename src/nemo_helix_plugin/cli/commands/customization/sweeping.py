@@ -48,7 +48,7 @@ def submit(call: CommandContext, backend: str, jobs: list[sweeps.SweepJob], aske
     with the same ``--sweep-name`` goes on where it was broken off.
     """
     operations = [_operation(backend, job, asked) for job in jobs]
-    if call.prints_code(operations[0]):
+    if [one for one in operations if call.prints_code(one)]:
         return errors.EXIT_DONE
     name = jobs[0].custom_fields[sweeps.NAME_FIELD]
     made: list[Mapping[str, Any]] = []

@@ -40,7 +40,7 @@ def plot(flags: GlobalFlags, names: tuple[str, ...], metrics: tuple[str, ...], h
     call = CommandContext(flags)
     names = tuple(dict.fromkeys(names))
     operations = [Operation("jobs.get_job", {"name": name, "workspace": call.workspace}) for name in names]
-    if call.prints_code(operations[0]):
+    if [one for one in operations if call.prints_code(one)]:
         return
     jobs = {name: record_of(call.ask(one)) for name, one in zip(names, operations, strict=True)}
     found = {name: curves.curves_of(job, metrics) for name, job in jobs.items()}

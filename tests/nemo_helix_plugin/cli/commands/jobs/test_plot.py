@@ -78,3 +78,9 @@ def test_a_name_of_a_metric_cannot_steer_the_terminal(service, nemo):
     assert ran.status == 0
     assert "\x1b" not in ran.out
     assert "\x07" not in ran.out
+
+
+def test_the_code_that_is_shown_asks_for_every_job(service, nemo):
+    ran = nemo("jobs", "plot", JOB, OTHER, "-f", "code")
+    assert (ran.out.count(JOB), ran.out.count(OTHER)) == (1, 1)
+    assert service.requests == []
