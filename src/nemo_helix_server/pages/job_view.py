@@ -10,11 +10,12 @@ from typing import Any
 
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.job_words import job_state, times
+from nemo_helix_plugin.job_words.curves import ChartMark, marks_of
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.jobs.rules import JobAction
 from nemo_helix_server.pages import rows
-from nemo_helix_server.pages.charts import Chart, ChartMark, charts_of, marks_of
+from nemo_helix_server.pages.charts import Chart, charts_of
 from nemo_helix_server.service.acting import ActionOffer
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService

@@ -144,7 +144,7 @@ def test_without_matplotlib_a_plot_is_text(handle: JobHandle, service: Scripted,
     bill(service)
     chart = handle.plot()
     assert isinstance(chart, TextChart)
-    assert "train_loss: 2 at step 1, now 1 at step 2" in repr(chart)
+    assert "train_loss fell from 2 at step 1 to 1 at step 2" in repr(chart)
     assert "no metrics yet" in handle.plot("nothing*")
 
 

@@ -26,7 +26,7 @@ def test_curves_have_their_numbers_in_the_order_of_steps_and_losses_come_first()
     assert found == [Curve("train_loss", (1, 3), (2.5, 1.0)), Curve("accuracy", (1,), (0.5,))]
 
 
-@pytest.mark.parametrize("value", [None, "0.5", True, [1]])
+@pytest.mark.parametrize("value", [None, "0.5", True, [1], float("nan"), float("inf")])
 def test_a_point_without_a_number_is_left_out(value: object) -> None:
     assert curves.curves_of(job(loss=points(1.0, value, 2.0))) == [Curve("loss", (1, 3), (1.0, 2.0))]
 
@@ -55,27 +55,72 @@ def test_a_row_has_every_metric_of_its_step() -> None:
 @pytest.mark.parametrize(
     ("curve", "said"),
     [
-        (TRAIN, "train_loss: 2 at step 1, lowest 1 at step 2, highest 3 at step 3, now 1.5 at step 4"),
-        (RATE, "learning_rate: 0.0004 at step 1, now 0.0001 at step 4"),
-        (Curve("x", (7,), (0.5,)), "x: 0.5 at step 7"),
+        (
+            TRAIN,
+            "train_loss fell from 2 at step 1 to 1.5 at step 4; lowest 1 at step 2, highest 3 at step 3.",
+        ),
+        (
+            RATE,
+            (
+                "learning_rate fell from 0.0004 at step 1 to 0.0001 at step 4; lowest 0.0001 at step 4, "
+                "highest 0.0004 at step 1."
+            ),
+        ),
+        (Curve("x", (7,), (0.5,)), "x is 0.5 at step 7, its only point."),
     ],
 )
 def test_a_sentence_says_where_a_curve_began_its_extremes_and_where_it_is(curve: Curve, said: str) -> None:
     assert curve.sentence() == said
 
 
-def test_breaks_are_where_another_start_went_on() -> None:
-    def start(first: int | None, end: str | None, *, attempt: int = 0, **more: object) -> dict[str, object]:
-        return {"step": "training", "attempt": attempt, "first_step": first, "end": end, **more}
+def start(
+    attempt: int = 0, first: int | None = 0, last: int | None = None, end: str | None = None, **more: object
+) -> dict[str, object]:
+    line: dict[str, object] = {
+        "attempt": attempt,
+        "step": "training",
+        "first_step": first,
+        "last_step": last,
+        "end": end,
+    }
+    return {**line, "kept_step": last, "began_at": "b", "ended_at": "e", "cause": None, **more}
 
+
+def kinds(*lines: dict[str, object]) -> list[tuple[str, int, int]]:
+    return [(mark.kind, mark.step, mark.attempt) for mark in curves.marks_of({"allocations": list(lines)})]
+
+
+def test_each_stop_and_each_start_after_it_is_marked() -> None:
+    assert kinds(
+        start(last=40, end="paused"),
+        start(first=40, last=70, end="interrupted", kept_step=60, cause="it was preempted"),
+        start(first=60, last=75, end="failed", kept_step=70),
+        start(attempt=1, first=70, last=100, end="completed"),
+    ) == [
+        ("paused", 40, 0),
+        ("resumed", 40, 0),
+        ("interrupted", 70, 0),
+        ("went on", 60, 0),
+        ("failed", 75, 0),
+        ("rerun", 70, 1),
+        ("completed", 100, 1),
+    ]
+
+
+def test_a_start_that_runs_goes_on_from_what_the_one_before_kept() -> None:
+    running = start(first=None, end=None)
+    assert kinds(start(last=40, end="paused"), running)[-1] == ("resumed", 40, 0)
+    assert kinds(start(first=None, step="download", end="completed"), running) == []
+
+
+def test_breaks_are_where_another_start_went_on_and_why() -> None:
     bill = {
         "allocations": [
-            {"step": "download", "attempt": 0, "first_step": None, "end": "completed"},
-            start(0, "paused"),
-            start(80, "interrupted", cause="it was preempted"),
-            start(120, "failed"),
-            start(None, "failed", attempt=1),
-            start(100, None, attempt=1),
+            start(first=None, step="download", end="completed"),
+            start(last=80, end="paused"),
+            start(first=80, last=130, end="interrupted", cause="it was preempted"),
+            start(first=120, last=140, end="failed", kept_step=100),
+            start(attempt=1, first=100),
         ]
     }
     assert curves.breaks_of(bill) == [
@@ -83,6 +128,12 @@ def test_breaks_are_where_another_start_went_on() -> None:
         Break(120, "went on after an interruption: it was preempted"),
         Break(100, "rerun as attempt 2"),
     ]
+
+
+def test_of_a_step_only_its_last_value_counts() -> None:
+    assert curves.curve_of("loss", [{"step": 2, "value": 1}, {"step": 2, "value": 4}]) == Curve(
+        "loss", (2,), (4.0,)
+    )
 
 
 def text(*found: Curve, breaks: tuple[Break, ...] = (), **options: object) -> list[str]:

@@ -9,38 +9,6 @@ def points(*pairs):
     return [{"step": step, "epoch": None, "value": value} for step, value in pairs]
 
 
-def start(attempt=0, first=0, last=None, end=None, **more):
-    line = {"attempt": attempt, "step": "training", "first_step": first, "last_step": last, "end": end}
-    return {**line, "kept_step": last, "began_at": "b", "ended_at": "e", "cause": None, **more}
-
-
-def kinds(*lines):
-    return [(mark.kind, mark.step, mark.attempt) for mark in charts.marks_of({"allocations": list(lines)})]
-
-
-def test_each_stop_and_each_start_after_it_is_marked():
-    assert kinds(
-        start(last=40, end="paused"),
-        start(first=40, last=70, end="interrupted", kept_step=60, cause="it was preempted"),
-        start(first=60, last=75, end="failed", kept_step=70),
-        start(attempt=1, first=70, last=100, end="completed"),
-    ) == [
-        ("paused", 40, 0),
-        ("resumed", 40, 0),
-        ("interrupted", 70, 0),
-        ("went on", 60, 0),
-        ("failed", 75, 0),
-        ("rerun", 70, 1),
-        ("completed", 100, 1),
-    ]
-
-
-def test_a_start_that_runs_goes_on_from_what_the_one_before_kept():
-    running = start(first=None, end=None)
-    assert kinds(start(last=40, end="paused"), running)[-1] == ("resumed", 40, 0)
-    assert kinds(start(first=None, step="download", end="completed"), running) == []
-
-
 def test_series_of_a_kind_share_a_chart_and_each_has_a_sentence():
     series = {
         "val_loss": points((10, 0.9), (20, 0.5)),

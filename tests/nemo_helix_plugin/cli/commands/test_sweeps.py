@@ -54,7 +54,10 @@ def test_a_person_gets_a_table(swept, nemo):
 
 def test_curves_are_named_by_the_values(swept, nemo):
     ran = nemo("sweeps", "plot", "mine", "-f", "table")
-    assert "learning_rate=1e-05: train_loss: 2 at step 1, lowest 0.5 at step 2, now 0.75 at step 3" in ran.out
+    assert (
+        "learning_rate=1e-05: train_loss fell from 2 at step 1 to 0.75 at step 3; lowest 0.5 at step 2"
+        in ran.out
+    )
     assert nemo("sweeps", "plot", "mine", "--json").document[0]["job"] == "learning_rate=1e-05"
     nothing = nemo("sweeps", "plot", "mine", "-f", "table", "--metric", "x*")
     assert nothing.err == "nemo: no job of sweep 'mine' has a metric like x* yet.\n"

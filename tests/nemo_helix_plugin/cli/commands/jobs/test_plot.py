@@ -28,8 +28,8 @@ def test_a_person_gets_charts_and_sentences(trained, nemo):
     ran = nemo("jobs", "plot", JOB, "-f", "table")
     assert (ran.status, ran.err) == (0, "")
     assert "(loss)" in ran.out
-    assert "train_loss: 2 at step 1, now 0.5 at step 3" in ran.out
-    assert "learning_rate: 0.0003 at step 1, now 0.0001 at step 3" in ran.out
+    assert "train_loss fell from 2 at step 1 to 0.5 at step 3" in ran.out
+    assert "learning_rate fell from 0.0003 at step 1 to 0.0001 at step 3" in ran.out
 
 
 def test_a_pattern_leaves_the_others_out(trained, nemo):
@@ -49,7 +49,7 @@ def test_where_training_went_on_is_said(trained, nemo, monkeypatch):
 def test_several_jobs_are_drawn_together(trained, nemo):
     trained.jobs[OTHER]["status_details"] |= {"metrics": {"train_loss": points(3.0, 2.5)}}
     ran = nemo("jobs", "plot", JOB, OTHER, JOB, "-f", "table")
-    assert f"{OTHER}: train_loss: 3 at step 1, now 2.5 at step 2" in ran.out
+    assert f"{OTHER}: train_loss fell from 3 at step 1 to 2.5 at step 2" in ran.out
     assert ran.out.count(f"{JOB}: train_loss") == 1
 
 
