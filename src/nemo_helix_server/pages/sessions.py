@@ -126,8 +126,7 @@ class PageSessions:
             raise UnauthenticatedError(f"you are not signed in, or no longer; {HOW_TO_ENTER}")
         grant = session.grant
         if grant.token is not None:
-            known = tokens.caller_of(self.token_of(grant.token), now)
-            return Caller(name=known.name, role=known.role, workspace=known.workspace)
+            tokens.caller_of(self.token_of(grant.token), now)  # raises once the token is no longer good
         return Caller(name=grant.name, role=grant.role, workspace=grant.workspace)
 
     def leave(self, value: str) -> None:

@@ -86,12 +86,25 @@ def test_a_damaged_file_signs_everybody_out(tmp_path, clock, text):
     assert len(json.loads((tmp_path / FILE).read_text())) == 1
 
 
-def test_a_session_of_a_token_ends_with_it(tmp_path, clock):
-    minted = tokens.mint()
-    record = {
-        "id": "access-token-1", "name": "ci", "digest": minted.digest, "role": "operate", "workspace": None,
+def token_record(minted, role):
+    return {
+        "id": "access-token-1", "name": "ci", "digest": minted.digest, "role": role, "workspace": None,
         "created_at": 0, "created_by": "owner", "expires_at": None, "revoked_at": None, "last_used_at": None,
     }  # fmt: skip
+
+
+def test_a_session_that_was_made_with_a_token_may_no_more_than_it_was_made_for(tmp_path, clock):
+    minted = tokens.mint()
+    known = {minted.digest: Token(**token_record(minted, "admin"))}
+    sessions = make(tmp_path, clock, known)
+    grant = PageGrant(name="vera", role="read", workspace="team", token=minted.digest)
+    caller = sessions.caller(sessions.enter(sessions.code(grant)))
+    assert (caller.role, caller.workspace) == ("read", "team")
+
+
+def test_a_session_of_a_token_ends_with_it(tmp_path, clock):
+    minted = tokens.mint()
+    record = token_record(minted, "operate")
     known = {minted.digest: Token(**record)}
     sessions = make(tmp_path, clock, known)
     value = sessions.with_token(minted.token)
