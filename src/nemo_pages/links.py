@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 Parameter = str | int | float | list[str] | tuple[str, ...] | None
 """A value of an address's query; a list is repeated, nothing at all is left out."""
@@ -49,17 +49,17 @@ class BundledLinks:
     """Links of a page that is a file."""
 
     here: str
-    """The page's own address, as a server would have it."""
+    """The page's own address, quoted, as a server would have it."""
     found: Callable[[str], None] = lambda _: None
-    """Called with the address, query included, of each page that is linked."""
+    """Called with the address, quoted and with its query, of each page that is linked."""
     made_at: float | None = None
     """When the bundle is made: UTC seconds."""
 
     def url(self, path: str, query: Mapping[str, Parameter]) -> str:
         """See `Links.url`; of a query only `KEPT_IN_BUNDLES` is kept, which limits the number of pages."""
-        own = path == self.here.partition("?")[0]
+        own = quote(path) == self.here.partition("?")[0]
         kept = {name: value for name, value in query.items() if own and name in KEPT_IN_BUNDLES}
-        address = f"{path}{query_text(kept)}"
+        address = f"{quote(path)}{query_text(kept)}"
         self.found(address)
         return quote(relative_file(self.here, bundled_file(address)))
 
@@ -80,9 +80,9 @@ def query_text(query: Mapping[str, Parameter]) -> str:
 
 
 def bundled_file(address: str) -> str:
-    """The file of a bundle that is the page at an address; never above the bundle."""
+    """The file of a bundle that is the page at a quoted address; never above the bundle."""
     path, _, query = address.partition("?")
-    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    parts = [part for part in unquote(path).split("/") if part not in ("", ".", "..")]
     name = re.sub(r"[^A-Za-z0-9]+", "-", query) or "index"
     return "/".join([*parts, f"{name}.html"])
 

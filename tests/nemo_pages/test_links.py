@@ -27,6 +27,8 @@ def test_an_address_is_quoted_below_its_root(root, path, query, address):
         ("/", "/evaluations/a", "evaluations/a/index.html"),
         ("/evaluations/a", "/", "../../index.html"),
         ("/evaluations/a", "/evaluations/b c", "../b%20c/index.html"),
+        ("/evaluations/b%20c", "/evaluations/b c/d%20e", "d%2520e/index.html"),
+        ("/", "/evaluations/a?b", "evaluations/a%3Fb/index.html"),
         ("/", "/evaluations/../../../etc/passwd", "evaluations/etc/passwd/index.html"),
     ],
 )

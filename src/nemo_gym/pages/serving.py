@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from urllib.parse import quote
 
 import uvicorn
 
@@ -67,14 +68,14 @@ def write(folders: Sequence[Path], target: Path) -> None:
 
 
 def _unpublished(runs: Sequence[KnownRun]) -> Iterator[str]:
-    """The addresses of rollouts whose questions must stay unpublished, or of which that is not known."""
+    """Quoted addresses of rollouts whose questions must stay unpublished, or of which that is not known."""
     for run in runs:
         for benchmark in run.benchmarks:
             manifest = None
             with contextlib.suppress(DataError, OSError):
                 manifest = load_manifest(benchmark.paths.manifest) if benchmark.paths is not None else None
             if manifest is None or manifest.unpublished is not None:
-                yield f"/evaluations/{run.run_id}/{benchmark.name}/rollouts"
+                yield quote(f"/evaluations/{run.run_id}/{benchmark.name}/rollouts")
 
 
 class _Server(uvicorn.Server):
