@@ -42,6 +42,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a case of bytes after its argument: an archive holds the time, and each worker makes its own."""
+    return argname if isinstance(val, bytes) else None
+
+
 _MARKS_BY_COST = ("slurm", "e2e", "services", "slow")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def test_of_what_passed_the_call_is_shown(when: str, shown: bool) -> None:
 @pytest.mark.parametrize("name", ["workerfinished", "runtest_protocol_complete", "warning_recorded"])
 def test_what_is_not_about_one_test_is_always_sent(name: str) -> None:
     assert worker_events.is_shown(name, {})
+
+
+@pytest.mark.parametrize("content", [time.time_ns().to_bytes(8, "big")])
+def test_every_worker_calls_a_case_of_bytes_by_the_same_name(
+    content: bytes, request: pytest.FixtureRequest
+) -> None:
+    assert content
+    assert request.node.name.endswith("_by_the_same_name[content]")
 
 
 TESTS = """
