@@ -22,7 +22,7 @@ Text = Annotated[str, Field(min_length=1)]
 class ResultsMapping(BaseModel):
     """Where results are in what the command writes; places are dotted paths (``scores.match.value``)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     path: Text
     """The file, relative to the outputs folder: JSON, or JSON lines where it ends in ``.jsonl``. ``*`` stands
@@ -69,7 +69,7 @@ class ResultsMapping(BaseModel):
 class CommandOptions(BaseModel):
     """A program that asks the model and grades, as one benchmark."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     argv: list[Text] | None = Field(default=None, min_length=1)
     """The program and its arguments; no shell reads them."""

@@ -14,7 +14,7 @@ _MIB = 1024**2
 class SandboxOptions(BaseModel):
     """How code that nobody has read is kept from doing harm."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     type: str = "auto"
     """``bubblewrap``, ``apptainer``, ``none`` (no isolation: the code can do all that you can), or ``auto``:

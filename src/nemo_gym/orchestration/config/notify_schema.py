@@ -48,7 +48,7 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
 class NotifyWebhook(BaseModel):
     """An address that JSON is posted to."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     url: Annotated[Text, AfterValidator(_checked_url)]
     """``host:VAR`` where the address itself is a secret."""
@@ -60,7 +60,7 @@ class NotifyWebhook(BaseModel):
 class NotifyConfig(BaseModel):
     """A command, a webhook, or both."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     command: Text | None = None
     """Shell text that gets the JSON document on its standard input."""

@@ -14,7 +14,7 @@ Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 class TokenPrice(BaseModel):
     """Of a million tokens."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     input: Price
     output: Price
@@ -23,7 +23,7 @@ class TokenPrice(BaseModel):
 class PriceList(BaseModel):
     """Prices in one currency; what is not listed has no known price, and is not free."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     currency: Text | None = None
     """A label: nothing is converted."""

@@ -18,7 +18,7 @@ SETTINGS_VARIABLE = "NEMO_GYM_SETTINGS"
 class GymSettings(BaseModel):
     """The content of the settings file; all of it may be left out."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     notify: NotifyConfig | None = None
     """For submissions that say nothing about it themselves."""
