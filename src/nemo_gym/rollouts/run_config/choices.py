@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import string
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from nemo_gym.errors import DataError
+from nemo_gym.rollouts.run_config.cells import read_cell
 from nemo_gym.types import Row
 
 RightAs = Literal["label", "number", "text"]
@@ -107,7 +107,7 @@ def _in_field(row: Row, name: str) -> _Choices:
 def _shape(value: Any) -> _Choices | None:
     """Of texts, ``{label, text}`` or ``{A: …}`` in a list, ``{text: […], label: […]}``, or one's text."""
     if isinstance(value, str):
-        value = _read(value)
+        value = read_cell(value)
     if isinstance(value, Mapping):
         texts, labels = value.get("text"), value.get("label")
         if isinstance(texts, list) and isinstance(labels, list) and len(texts) == len(labels):
@@ -122,16 +122,6 @@ def _shape(value: Any) -> _Choices | None:
             [text for item in value for text in item.values()], [key for item in value for key in item]
         )
     return _of(value, None)
-
-
-def _read(text: str) -> Any:
-    """A list or an object in a cell of a table, as JSON or as Python writes it."""
-    for read in (json.loads, ast.literal_eval):
-        try:
-            return read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-    return None
 
 
 def _of(texts: list[Any], labels: list[Any] | None) -> _Choices | None:

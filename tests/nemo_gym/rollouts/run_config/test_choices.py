@@ -56,6 +56,15 @@ ARC = {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}
         ),
         pytest.param({"choices": '["x", "y", "z"]', "answer": "b"}, {}, id="JSON in a cell"),
         pytest.param({"choices": "['x', 'y', 'z']", "answer": "B"}, {}, id="MMMU"),
+        pytest.param({"choices": "['x' 'y'\n 'z']", "answer": 1}, {}, id="MMLU, as pandas writes its CSV"),
+        pytest.param(
+            {
+                "choices": "{'text': array(['x', 'y', 'z'], dtype=object), 'label': array(['A', 'B', 'C'])}",
+                "answer": "B",
+            },
+            {},
+            id="ARC, as pandas writes its CSV",
+        ),
         pytest.param({"choices": [{"A": "x"}, {"B": "y"}, {"C": "z"}], "answer": "B"}, {}, id="ours"),
         pytest.param({"choices": {"A": "x", "B": "y", "C": "z"}, "answer": "B"}, {}, id="MedQA"),
         pytest.param({"choices": ["x", "y", "z"], "answer": "y"}, {}, id="CommonsenseQA as text"),
