@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ Document = dict[str, Any]
 SPEEDS: Final = 10
 """So many of the newest trainings with a known speed are enough."""
 _MEMORY: Final = Path("/proc/meminfo")
+_LIMITS: Final = ("memory.max", "memory/memory.limit_in_bytes")
+"""Of the container or the service's unit, below ``/sys/fs/cgroup``: version 2 of control groups, and 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ def capacity_here(device: str, folder: Path, gpu_bytes: Sequence[int]) -> Machin
     free = disk.free_bytes(folder)
     if device == "cuda":
         return MachineCapacity(min(gpu_bytes, default=None), shared=False, disk=free)
-    return MachineCapacity(_machine_bytes(), shared=True, disk=free)
+    return MachineCapacity(machine_bytes(), shared=True, disk=free)
 
 
 def judged(found: Mapping[str, Any], capacity: MachineCapacity, keep: int) -> Iterator[Finding]:
@@ -100,9 +103,14 @@ def _of_disk(found: Mapping[str, Any], capacity: MachineCapacity, keep: int) -> 
     return findings.ok("disk", f"{words} of {size_in_words(capacity.disk)} that are free")
 
 
-def _machine_bytes() -> int | None:
+def machine_bytes(memory: Path = _MEMORY, groups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes of memory that processes of this machine may use: all of it, or less in a container."""
     try:
-        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+        lines = memory.read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal")), None)
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal")]
+    for name in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int((groups / name).read_text(encoding="ascii")))
+    return min(found, default=None)

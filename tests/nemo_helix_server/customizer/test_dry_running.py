@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_helix_server.customizer.dry_running import MachineCapacity, capacity_here, judged
+from nemo_helix_server.customizer.dry_running import MachineCapacity, capacity_here, judged, machine_bytes
 
 FOUND: dict[str, Any] = {
     "max_seq_length": 64,
@@ -59,3 +60,27 @@ def test_of_several_gpus_the_smallest_counts(tmp_path: Any) -> None:
     assert here.shared
     assert (here.memory or 0) > 1 << 28
     assert (here.disk or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "there"),
+    [
+        ("memory.max", "1073741824\n", 1 << 30),
+        ("memory.max", "max\n", 8_000_000 * 1024),
+        ("memory/memory.limit_in_bytes", "2147483648\n", 2 << 30),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", 8_000_000 * 1024),
+        ("cpu.max", "100\n", 8_000_000 * 1024),
+    ],
+)
+def test_a_container_has_the_memory_that_it_may_use(
+    tmp_path: Path, name: str, limit: str, there: int
+) -> None:
+    memory, file = tmp_path / "meminfo", tmp_path / "groups" / name
+    memory.write_text("MemTotal:        8000000 kB\nMemFree: 1 kB\n")
+    file.parent.mkdir(parents=True)
+    file.write_text(limit)
+    assert machine_bytes(memory, tmp_path / "groups") == there
+
+
+def test_memory_that_nobody_says_is_not_known(tmp_path: Path) -> None:
+    assert machine_bytes(tmp_path / "meminfo") is None
