@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from nemo_pages.errors import NoSuchPageError, ViewError
+from nemo_pages.errors import NoSuchPageError, ViewError, WayBack
 from nemo_pages.events import Versions, event_routes
-from nemo_pages.rendering import Rendering, is_partial
+from nemo_pages.rendering import Rendering, frame_of, is_partial
 from nemo_pages.security import BelowPath, KnownHosts, SecurityHeaders
 from nemo_pages.static_files import static_route
 
@@ -72,7 +72,8 @@ class _ErrorHandler:
 
     async def __call__(self, request: Request, error: Exception) -> Response:
         status, text = _said(error)
-        return error_page(self._rendering, request, status, text)
+        back = error.back if isinstance(error, NoSuchPageError) else None
+        return error_page(self._rendering, request, status, text, back)
 
 
 def error_handler(rendering: Rendering) -> _ErrorHandler:
@@ -80,11 +81,19 @@ def error_handler(rendering: Rendering) -> _ErrorHandler:
     return _ErrorHandler(rendering)
 
 
-def error_page(rendering: Rendering, request: Request, status: int, text: str) -> Response:
-    """A page, or the part of one that a script asked for, that says what went wrong."""
+def error_page(
+    rendering: Rendering, request: Request, status: int, text: str, back: WayBack | None = None
+) -> Response:
+    """A page, or the part of one that a script asked for, that says what went wrong and where to go on.
+
+    Without ``back`` it leads to the usual view of a page whose view was not understood, and to all runs.
+    """
+    refused = status in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}
+    if back is None and refused and request.method == "GET" and request.url.query:
+        back = WayBack(frame_of(request).path, "Show this page as usual")
     title = HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
     template = "error_part.html" if is_partial(request) else "error.html"
-    return rendering.page(request, template, status=status, title=title, code=status, text=text)
+    return rendering.page(request, template, status=status, title=title, code=status, text=text, back=back)
 
 
 def _said(error: Exception) -> tuple[int, str]:

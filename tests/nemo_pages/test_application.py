@@ -85,6 +85,7 @@ def test_a_view_that_means_nothing_is_refused_with_its_reason(table):
     found = TestClient(view_application(table)).get("/?sort=luck")
     assert found.status_code == 400
     assert "cannot be sorted by" in found.text
+    assert '<a href="/" class="button main-action">Show this page as usual</a>' in found.text
 
 
 def test_the_versions_of_topics_change_with_the_rows(table):

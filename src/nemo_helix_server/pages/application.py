@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,12 +17,14 @@ from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.pages.entering import PageEntrance, address
+from nemo_helix_server.pages import rows
 from nemo_helix_server.pages.guard import PageGuard, PageVisit
 from nemo_helix_server.pages.job_routes import JobPages
 from nemo_helix_server.pages.sessions import PageSessions
 from nemo_helix_server.pages.versions import PageVersions
 from nemo_helix_server.settings import PagesSettings
 from nemo_pages.application import error_page
+from nemo_pages.errors import WayBack
 from nemo_pages.events import event_routes
 from nemo_pages.rendering import NavigationEntry, Rendering, TemplateFolder
 from nemo_pages.security import SecurityHeaders
@@ -105,7 +108,19 @@ def _error_page(
 ) -> Response:
     if status == 401 and caller is None:
         return _sign_in(rendering, request, status, detail)
-    return error_page(rendering, request, status, f"{detail[:1].upper()}{detail[1:]}.")
+    return error_page(
+        rendering, request, status, f"{detail[:1].upper()}{detail[1:]}.", _way_back(request, status, caller)
+    )
+
+
+def _way_back(request: Request, status: int, caller: Caller | None) -> WayBack | None:
+    """To the page of the job whose button was refused, where the caller may see it."""
+    workspace, name = (request.path_params.get(key) for key in ("workspace", "job"))
+    if caller is None or not workspace or caller.workspace not in {None, workspace}:
+        return None
+    if status == HTTPStatus.NOT_FOUND:
+        return WayBack("/jobs", "All jobs")
+    return WayBack(rows.path_of(workspace, name), f"Back to job {name}") if name else None
 
 
 def _sign_in(rendering: Rendering, request: Request, status: int, said: str) -> Response:

@@ -101,9 +101,12 @@ class JobReader(StorePart):
         total = self.connection.execute(
             select(func.count()).select_from(schema.jobs).where(*conditions)
         ).scalar_one()
-        wanted = _ordered(rows.JOB.where(*conditions), query.sort)
+        # ids first: the index alone says what is passed over
+        wanted = _ordered(select(_jobs.id).where(*conditions), query.sort)
         page = wanted.limit(query.page_size).offset((query.page - 1) * query.page_size)
-        return RowPage(tuple(rows.job(row) for row in self.connection.execute(page)), total)
+        shown = [row[0] for row in self.connection.execute(page)]
+        jobs = self._jobs(_ordered(rows.JOB.where(_jobs.id.in_(shown)), query.sort)) if shown else []
+        return RowPage(tuple(jobs), total)
 
     def stretch(self, query: JobStretch) -> list[Job]:
         """Jobs from a place in their order on, always the newest first."""

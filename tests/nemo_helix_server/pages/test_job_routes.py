@@ -106,6 +106,25 @@ def test_a_job_that_has_changed_since_its_page_was_made_is_left_alone(bench):
     answer = browser.post("/jobs/default/tune/cancel", csrf=browser.csrf(), seen=seen)
     assert (answer.status_code, bench.client().get(f"{JOBS}/tune").json()["status"]) == (409, "active")
     assert "it is active now" in answer.text
+    assert link(answer.text, "Back to job tune") == "/jobs/default/tune"
+
+
+def test_a_page_of_an_error_leads_back_to_where_it_came_from(bench):
+    make(bench, "tune")
+    browser = Browser(bench)
+    refused = browser.act("tune", "delete")
+    assert (refused.status_code, link(refused.text, "Back to job tune")) == (409, "/jobs/default/tune")
+    foreign = browser.post("/jobs/default/tune/pause", csrf="another session's")
+    assert (foreign.status_code, link(foreign.text, "Back to job tune")) == (403, "/jobs/default/tune")
+    reader = Browser(bench, "read")
+    allowed = reader.post("/jobs/default/tune/pause", csrf=reader.csrf())
+    assert (allowed.status_code, link(allowed.text, "Back to job tune")) == (403, "/jobs/default/tune")
+    elsewhere = Browser(bench, workspace="team").get("/jobs/default/tune")
+    assert (elsewhere.status_code, link(elsewhere.text, "Back to job tune")) == (403, None)
+    missing = browser.get("/jobs/default/nope")
+    assert (missing.status_code, link(missing.text, "All jobs")) == (404, "/jobs")
+    odd = browser.get("/jobs?sort=x")
+    assert (odd.status_code, link(odd.text, "Show this page as usual")) == (422, "/jobs")
 
 
 def test_a_part_of_the_page_is_sent_to_a_script_that_asks_for_it(bench):

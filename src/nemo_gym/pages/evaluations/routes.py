@@ -18,7 +18,7 @@ from nemo_gym.pages.evaluations.rollouts_view import RolloutsView, rollouts_valu
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
 from nemo_gym.pages.index.observer import EvaluationIndex
 from nemo_gym.pages.index.output_index import OutputIndex
-from nemo_pages.errors import NoSuchPageError, ViewError
+from nemo_pages.errors import NoSuchPageError, ViewError, WayBack
 from nemo_pages.rendering import Rendering, TemplateFolder, is_partial
 
 TEMPLATES: Final = TemplateFolder("nemo_gym.pages")
@@ -33,7 +33,13 @@ def evaluation_routes(index: EvaluationIndex, rendering: Rendering) -> list[Rout
 
     def route(path: str, template: str, values: Values) -> Route:
         async def page(request: Request) -> Response:
-            found = await asyncio.to_thread(values, request)
+            try:
+                found = await asyncio.to_thread(values, request)
+            except NoSuchPageError as error:
+                run = index.run(request.path_params.get("run", ""))
+                if run is not None:
+                    error.back = WayBack(f"/evaluations/{run.run_id}", "Back to its evaluation")
+                raise
             part = "part" if is_partial(request) else "page"
             return rendering.page(request, f"evaluations/{template}_{part}.html", **found)
 

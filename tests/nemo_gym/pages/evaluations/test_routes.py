@@ -122,6 +122,7 @@ def test_what_is_not_there_is_said(index: EvaluationIndex, pages: TestClient, re
     found = pages.get(path(index, rest))
     assert found.status_code == 404
     assert said in words(found.text)
+    assert f'<a href="{path(index, "")}" class="button main-action">Back to its evaluation</a>' in found.text
 
 
 def test_two_runs_are_compared_and_a_flipped_task_leads_to_both_answers(
