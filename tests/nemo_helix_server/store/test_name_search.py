@@ -45,7 +45,9 @@ def _plans(store: JobStore, question: JobStretch | JobQuery) -> list[str]:
     event.remove(store.engine, "before_cursor_execute", note)
     with store.engine.connect() as connection:
         return [
-            "; ".join(str(row[3]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values))
+            "; ".join(
+                str(row[3]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+            )
             for statement, values in asked
         ]
 
