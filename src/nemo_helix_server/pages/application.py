@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.pages.entering import PageEntrance, address
 from nemo_helix_server.pages import rows
+from nemo_helix_server.pages.entering import PageEntrance, address
 from nemo_helix_server.pages.guard import PageGuard, PageVisit
 from nemo_helix_server.pages.job_routes import JobPages
 from nemo_helix_server.pages.sessions import PageSessions
