@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
+from nemo_engines.metric_watch import STATE, MetricWatch
 from nemo_engines.spec import EngineSpec
 from nemo_runs.durable import disk
 from nemo_runs.sizes import size_in_words
-from nemo_trainer.contract import Checkpoint, list_checkpoints
+from nemo_trainer.contract import Checkpoint, Reason, list_checkpoints
 
 if TYPE_CHECKING:
     from nemo_engines.running import TrainingRun
@@ -62,31 +63,61 @@ def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> N
 
     ``reported``: all names that there are, where they are known before a step has reported its own.
     """
-    metric = spec.save.best_metric
+    stopping = spec.early_stopping.metric
+    if stopping is not None and not stopping.startswith("val_"):
+        raise BadSpecError(
+            f"early_stopping.metric '{stopping}' is of no evaluation: names begin with val_, as val_loss"
+        )
+    _check_metric(spec, "early_stopping.metric", stopping, reported)
+    _check_metric(spec, "save.best_metric", spec.save.best_metric, reported)
+
+
+def _check_metric(spec: EngineSpec, field: str, metric: str | None, reported: Collection[str] | None) -> None:
     if metric is None:
         return
     if metric.startswith("val_") and spec.validation is None:
-        raise BadSpecError(f"save.best_metric '{metric}' needs rows to validate with, and there are none")
+        raise BadSpecError(f"{field} '{metric}' needs rows to validate with, and there are none")
     if not metric.startswith(("train_", "val_")):
         raise BadSpecError(
-            f"save.best_metric '{metric}' is never reported: names begin with train_ or val_, as val_loss"
+            f"{field} '{metric}' is never reported: names begin with train_ or val_, as val_loss"
         )
     if reported is not None and metric not in reported:
         known = ", ".join(sorted(reported))
-        raise BadSpecError(f"save.best_metric '{metric}' is never reported; reported are {known}")
+        raise BadSpecError(f"{field} '{metric}' is never reported; reported are {known}")
 
 
-def choose_best(run: TrainingRun) -> Path | None:
+def opened_watch(run: TrainingRun) -> MetricWatch:
+    """What was evaluated until the checkpoint that training goes on from."""
+    watch = MetricWatch(run.spec.save, run.spec.early_stopping)
+    metric = run.spec.save.best_metric
+    if run.checkpoint is None or watch.restore(run.checkpoint.manifest.engine.get(STATE)) or metric is None:
+        return watch
+    for item in list_checkpoints(run.session.context.trainer_path):  # of an earlier version, oldest first
+        if isinstance(item, Checkpoint) and item.step <= run.checkpoint.step:
+            value = item.manifest.metrics.get(metric)
+            watch.observe(item.step, {} if value is None else {metric: value}, saved=True)
+    return watch
+
+
+def publish(run: TrainingRun, watch: MetricWatch, folder: Path, step: int, reason: Reason) -> None:
+    """Publish a checkpoint with what was evaluated until then, and remove those that are no longer kept."""
+    run.session.publish(folder, step, reason, engine={STATE: watch.state()})
+    run.session.prune(run.spec.save.keep, keep_steps={watch.best_step} if watch.best_step else ())
+
+
+def choose_best(run: TrainingRun, watch: MetricWatch) -> Path | None:
     """The folder of the checkpoint that is best by the metric of the spec; none where the last is wanted."""
     metric = run.spec.save.best_metric
     if run.spec.save.output != "best" or metric is None:
         return None
-    found = [
-        (item.manifest.metrics[metric], item.step, item.folder)
-        for item in list_checkpoints(run.session.context.trainer_path)
-        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
-    ]
-    if not found:
+    if watch.best_step is None:
         sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
         return None
-    return (min(found) if run.spec.save.best_is == "lowest" else max(found))[2]
+    found = {
+        item.step: item.folder
+        for item in list_checkpoints(run.session.context.trainer_path)
+        if isinstance(item, Checkpoint)
+    }
+    if watch.best_step not in found:
+        run.warn(f"the best checkpoint, of step {watch.best_step}, is not there any more: the last is taken")
+    return found.get(watch.best_step)

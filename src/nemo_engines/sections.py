@@ -137,3 +137,16 @@ class Save:
     best_is: Literal["lowest", "highest"] = "lowest"
     output: Literal["last", "best"] = "last"
     """Which weights become the trained model; ``best`` needs ``best_metric``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """When training ends before its last step: a metric of evaluations no longer gets better."""
+
+    metric: str | None = None
+    """Name of a metric as it is reported (``val_loss``); ``None``: training goes on to its last step."""
+    best_is: Literal["lowest", "highest"] = "lowest"
+    patience: int = 3
+    """Evaluations in a row that are not better than the best before them."""
+    min_change: float = 0.0
+    """An evaluation is better when it is so by more than this."""

@@ -12,7 +12,18 @@ from typing import Any, Literal
 
 from nemo_engines import fields
 from nemo_engines.errors import BadSpecError
-from nemo_engines.sections import Batch, Data, Devices, Dpo, Grpo, Lora, Optimizer, Save, Schedule
+from nemo_engines.sections import (
+    Batch,
+    Data,
+    Devices,
+    Dpo,
+    EarlyStopping,
+    Grpo,
+    Lora,
+    Optimizer,
+    Save,
+    Schedule,
+)
 
 Method = Literal["sft", "dpo", "grpo"]
 
@@ -45,6 +56,7 @@ class EngineSpec:
     grpo: Grpo = field(default_factory=Grpo)
     devices: Devices = field(default_factory=Devices)
     save: Save = field(default_factory=Save)
+    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
     rewards: dict[str, Any] | None = None
     """The ``benchmark`` part of a gym config (``prompt`` and ``verifier`` are read), for GRPO."""
     precision: Literal["bf16", "fp16", "fp32"] | None = None
@@ -82,6 +94,7 @@ POSITIVE = (
     "devices.nodes",
     "save.steps",
     "save.seconds",
+    "early_stopping.patience",
     "max_seq_length",
 )
 
@@ -110,6 +123,10 @@ def parse_spec(value: object) -> EngineSpec:
         raise BadSpecError(f"save.max_overhead must be in (0, 0.5], not {spec.save.max_overhead}")
     if spec.save.output == "best" and spec.save.best_metric is None:
         raise BadSpecError("save.output 'best' needs save.best_metric, the name of the metric to choose by")
+    if spec.early_stopping.min_change < 0:
+        raise BadSpecError(
+            f"early_stopping.min_change must be 0 or more, not {spec.early_stopping.min_change}"
+        )
     if spec.schedule.warmup_steps and spec.schedule.warmup_ratio:
         raise BadSpecError("schedule.warmup_steps and schedule.warmup_ratio cannot both be given: choose one")
     if spec.method == "grpo":

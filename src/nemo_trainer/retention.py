@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from nemo_runs.durable.files import sync_folder
@@ -28,8 +28,10 @@ def removable(
     keep: int,
     best: tuple[str, str] | None,
     verified: Callable[[Checkpoint], bool],
+    keep_steps: Collection[int] = (),
 ) -> list[Checkpoint | Damaged]:
-    """What may go, oldest first: not the last ``keep`` whole ones (at least two), the best, nor pinned ones.
+    """What may go, oldest first: not the last ``keep`` whole ones (at least two), the best, nor pinned ones,
+    nor those of ``keep_steps``.
 
     A damaged one goes once there are enough whole ones that are newer. ``verified`` is asked about the newest
     ones only, until enough are whole.
@@ -42,20 +44,28 @@ def removable(
         elif isinstance(item, Checkpoint) and verified(item):
             whole.append(item)
     kept = _best([item for item in found if isinstance(item, Checkpoint)], best)
-    return [item for item in reversed(rest) if item is not kept and not (item.folder / PINNED).exists()]
+    return [
+        item
+        for item in reversed(rest)
+        if item is not kept and item.step not in keep_steps and not (item.folder / PINNED).exists()
+    ]
 
 
 def prune(
-    paths: TrainerPaths, *, keep: int, best: tuple[str, str] | None, verified: Callable[[Checkpoint], bool]
+    paths: TrainerPaths,
+    *,
+    keep: int,
+    best: tuple[str, str] | None,
+    verified: Callable[[Checkpoint], bool],
+    keep_steps: Collection[int] = (),
 ) -> list[int]:
     """Remove what may go; return the steps removed.
 
     What a later generation saved, should this process have been replaced, is left alone.
     """
     found, outdated = sort_checkpoints(paths.folder)
-    gone = [
-        item for item in removable(found, keep=keep, best=best, verified=verified) if _is_ours(paths, item)
-    ]
+    old = removable(found, keep=keep, best=best, verified=verified, keep_steps=keep_steps)
+    gone = [item for item in old if _is_ours(paths, item)]
     for item in outdated:  # first, or one would count again once the one that was saved later is gone
         if _is_ours(paths, item) and not (item.folder / PINNED).exists():
             _remove(paths, item.folder)

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -278,15 +278,20 @@ class Session:
         self._record.progress({"step": self._step, "checkpoint_path": str(self.published.folder)}, now=True)
         return self.published
 
-    def prune(self, keep: int = 2, best: tuple[str, str] | None = None) -> list[int]:
+    def prune(
+        self, keep: int = 2, best: tuple[str, str] | None = None, *, keep_steps: Collection[int] = ()
+    ) -> list[int]:
         """Remove old checkpoints, never the last two whole ones nor pinned ones; return the steps removed.
 
-        ``best`` = (name of a metric, ``min`` or ``max``) also keeps the one that is best by it.
+        ``best`` = (name of a metric, ``min`` or ``max``) also keeps the one that is best by it, and
+        ``keep_steps`` those of the steps.
         """
         if not self.context.writes:
             return []
         self.require()
-        return retention.prune(self.context.paths, keep=keep, best=best, verified=self._is_whole)
+        return retention.prune(
+            self.context.paths, keep=keep, best=best, keep_steps=keep_steps, verified=self._is_whole
+        )
 
     def outputs(self, paths: Sequence[Path]) -> None:
         """Record the files (and all files in the folders) that this step has produced, with digests.

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests import engines
 
-from nemo_trainer.contract import history, read_progress
+from nemo_trainer.contract import history, list_checkpoints, read_progress
 
 PROGRAM = Path(__file__).with_name("forge_program.py")
 REWARDS = {
@@ -178,6 +178,44 @@ def assert_same(training: Training, other: Training, steps: int = 12) -> None:
     assert training.weights == other.weights
     assert list(training.history) == list(range(1, steps + 1))
     assert training.history == other.history
+
+
+def early_spec(spec: dict[str, Any], metric: str) -> dict[str, Any]:
+    """A spec that ends at step 6 of 12: no evaluation after the first one, at step 2, is good enough."""
+    rows = Path(spec["dataset"])
+    few = rows.with_name(f"few-{rows.name}")
+    few.write_text("".join(rows.read_text().splitlines(keepends=True)[:4]))
+    return {
+        **spec,
+        "validation": str(few),
+        "schedule": {**spec["schedule"], "eval_steps": 2},
+        "early_stopping": {"metric": metric, "best_is": "lowest", "patience": 2, "min_change": 1e3},
+        "save": {"best_metric": metric, "best_is": "lowest", "output": "best"},
+    }
+
+
+def assert_ended_early_alike(forge: Forge, folder: Path, spec: dict[str, Any]) -> None:
+    """Left alone, or paused and killed before its end: the same last step, best checkpoint and weights."""
+    alone = Training(forge, folder / "alone", dict(spec))
+    assert alone.start() == 0, alone.log
+    broken = Training(forge, folder / "broken", dict(spec))
+    assert broken.start(pause_after=3) == 75, broken.log
+    # a training that forgets what it has waited for would go on; a pause at its last step comes too late
+    assert broken.start(pause_after=6 - broken.progress["final_step"]) == 0, broken.log
+    for training in (alone, broken):
+        assert list(training.history) == [1, 2, 3, 4, 5, 6], training.log
+        assert training.progress["phase"] == "completed"
+        assert training.progress["early_stopping"]["stopped_at"] == 6
+        assert training.progress["early_stopping"]["best_step"] == 2
+    assert alone.history == broken.history
+    assert alone.progress["best_checkpoint"] == broken.progress["best_checkpoint"]
+    assert alone.weights
+    assert alone.weights == broken.weights
+    kept = {item.step for item in list_checkpoints(broken.trainer_path)}
+    assert broken.progress["best_checkpoint"]["step"] in kept
+    # started once more it trains no further: that end is not forgotten
+    assert broken.start() == 0, broken.log
+    assert broken.history == alone.history
 
 
 def damage(file: Path) -> None:

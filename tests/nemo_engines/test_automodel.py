@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 from tests import engines
-from tests.nemo_engines.forge import Forge, Training, assert_same, damage, spec_of
+from tests.nemo_engines.forge import (
+    Forge,
+    Training,
+    assert_ended_early_alike,
+    assert_same,
+    damage,
+    early_spec,
+    spec_of,
+)
 
 from nemo_trainer.contract import Checkpoint, Control, list_checkpoints, write_control
 
@@ -155,6 +163,12 @@ def test_the_best_checkpoint_becomes_the_model_where_that_is_asked_for(
     [weights] = folder.glob("*.safetensors")
     assert best != 6
     assert (training.output / weights.name).read_bytes() == weights.read_bytes()
+
+
+def test_an_early_end_comes_at_the_same_step_however_the_training_was_interrupted(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    assert_ended_early_alike(automodel, tmp_path, early_spec(spec_for(tmp_path, "full"), "val_loss"))
 
 
 PACKING = "batch.packing is not supported by engine 'automodel': leave it out"

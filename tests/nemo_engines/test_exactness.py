@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.nemo_engines.forge import Forge, Training, spec_of
+from tests.nemo_engines.forge import Forge, Training, assert_ended_early_alike, early_spec, spec_of
 
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
@@ -146,6 +146,16 @@ def test_the_best_checkpoint_is_kept_and_becomes_the_model(forge: Forge, tmp_pat
     assert kept == [3, 9, 12]
     chosen = training.trainer_path / "checkpoints" / "3" / "adapter_model.safetensors"
     assert (training.output / "adapter_model.safetensors").read_bytes() == chosen.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("method", "finetuning", "metric"),
+    [("sft", "lora", "val_loss"), ("dpo", "lora", "val_loss"), ("grpo", "lora", "val_reward")],
+)
+def test_an_early_end_comes_at_the_same_step_however_the_training_was_interrupted(
+    forge: Forge, tmp_path: Path, method: str, finetuning: str, metric: str
+) -> None:
+    assert_ended_early_alike(forge, tmp_path, early_spec(spec_of(method, finetuning, tmp_path), metric))
 
 
 def test_a_checkpoint_that_is_asked_for_is_made_once_and_training_goes_on(

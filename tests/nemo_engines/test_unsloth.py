@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 from tests import engines
-from tests.nemo_engines.forge import Forge, Training, assert_same, damage, spec_of
+from tests.nemo_engines.forge import (
+    Forge,
+    Training,
+    assert_ended_early_alike,
+    assert_same,
+    damage,
+    early_spec,
+    spec_of,
+)
 
 from nemo_trainer.contract import list_checkpoints
 
@@ -48,6 +56,12 @@ def test_a_paused_training_ends_like_one_that_was_left_alone(
     assert "Unsloth" in training.log
     adapter = training.output / "adapter_config.json"
     assert adapter.exists() == (finetuning == "lora")
+
+
+def test_an_early_end_comes_at_the_same_step_however_the_training_was_interrupted(
+    unsloth: Forge, tmp_path: Path
+) -> None:
+    assert_ended_early_alike(unsloth, tmp_path, early_spec(spec_for(tmp_path, "lora"), "val_loss"))
 
 
 def test_after_a_kill_and_with_the_newest_damaged_an_older_checkpoint_leads_to_the_same_end(

@@ -17,8 +17,9 @@ from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.rows import Row
 from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.hf import ending
+from nemo_engines.metric_watch import MetricWatch
 from nemo_engines.running import TrainingRun
-from nemo_engines.saving import check_metric, choose_best
+from nemo_engines.saving import check_metric, choose_best, opened_watch
 from nemo_engines.spec import EngineSpec
 from nemo_trainer.contract import Checkpoint
 
@@ -34,11 +35,12 @@ class AutomodelDriver:
         config.check(run)
         _check_ending(run.spec)
         check_metric(run.spec, REPORTED)
+        watch = opened_watch(run)
         # of several processes only the first knows the checkpoint yet; together they find nothing left to do
         if run.world.size > 1 or not _is_final(run.checkpoint):
-            _train(run)
+            _train(run, watch)
         if run.world.leads:
-            _export(run, _chosen(run))
+            _export(run, _chosen(run, watch))
 
     def writer(self, spec: EngineSpec) -> tuple[TemplateWriter, Any]:
         """What writes the rows of a run, and the tokenizer that it writes with; no weights are loaded."""
@@ -58,7 +60,7 @@ def _is_final(checkpoint: Checkpoint | None) -> bool:
     return checkpoint is not None and checkpoint.manifest.reason == "final"
 
 
-def _train(run: TrainingRun) -> None:
+def _train(run: TrainingRun, watch: MetricWatch) -> None:
     folder = run.work / FOLDER
     if run.world.leads:
         shutil.rmtree(folder, ignore_errors=True)
@@ -71,14 +73,14 @@ def _train(run: TrainingRun) -> None:
         (folder / "config.yaml").write_text(yaml.safe_dump(rendered, sort_keys=False), encoding="utf-8")
     if run.device == "cpu":
         cpu.adapt()
-    recipe = _set_up(run, rendered)
+    recipe = _set_up(run, rendered, watch)
     _rehearse(run, recipe)
     recipe.run_train_validation_loop()
 
 
-def _set_up(run: TrainingRun, rendered: dict[str, Any]) -> ControlledRecipe:
+def _set_up(run: TrainingRun, rendered: dict[str, Any], watch: MetricWatch) -> ControlledRecipe:
     with setting_up():
-        recipe = ControlledRecipe(ConfigNode(rendered), run)
+        recipe = ControlledRecipe(ConfigNode(rendered), run, watch)
         recipe.setup()
     _require_targets(run, recipe)
     return recipe
@@ -117,12 +119,12 @@ def _write_rows(run: TrainingRun, file: Path, part: str, rows: list[Row]) -> Non
     data.write(file, found, run.spec.max_seq_length)
 
 
-def _chosen(run: TrainingRun) -> Path:
+def _chosen(run: TrainingRun, watch: MetricWatch) -> Path:
     """The checkpoint whose weights become the trained model."""
     published = run.session.published
     if published is None:
         raise BadSpecError("nothing was trained, so there is no model to write")
-    return choose_best(run) or published.folder
+    return choose_best(run, watch) or published.folder
 
 
 def _export(run: TrainingRun, checkpoint: Path) -> None:

@@ -7,6 +7,7 @@ from 0 and ours from 1: its checkpoint ``step_16`` is one of 17 finished steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from nemo_engines import steering
 from nemo_engines.automodel.config import NEVER
 from nemo_engines.errors import CheckpointUnusableError, DivergedError, TrainerError
 from nemo_engines.hf import reporting
+from nemo_engines.metric_watch import MetricWatch
 from nemo_engines.running import TrainingRun
-from nemo_engines.saving import not_saved
+from nemo_engines.saving import not_saved, publish
 from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
 
@@ -34,9 +36,12 @@ _COPIES = 4
 class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
     """The recipe, with our reports, our saves and our end."""
 
-    def __init__(self, config: Any, run: TrainingRun) -> None:
+    def __init__(self, config: Any, run: TrainingRun, watch: MetricWatch) -> None:
         super().__init__(config)
         self._run = run
+        self._watch = watch
+        self._planned = 0
+        self._tokens = 0.0
         self._decision = LoopDecision()
         self._speed = Speed()
 
@@ -47,6 +52,7 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         was left alone: with the common generator every dropout after that would be another one.
         """
         super().setup()
+        self._planned = int(self.step_scheduler.max_steps)
         self.dataloader.generator = torch.Generator().manual_seed(self._run.spec.seed)
         parts = [part for model in self.model_parts for part in model.parameters()]
         trained = sum(part.numel() * part.element_size() for part in parts if part.requires_grad)
@@ -100,7 +106,8 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         reported = {f"train_{name}": value for name, value in values.items()}
         if self._run.world.leads:
             self._run.session.metrics(step, reported, epoch=self._epochs(step))
-        self._speed.finished()
+        self._tokens += values["num_label_tokens"]
+        self._speed.finished(self._tokens)
         speed: dict[str, float] = self._speed.fields(left=self._last() - step)
         self._progress("training", step, **reported, **speed, **memory_fields(torch, self._run.device))
         self._apply_control(step)
@@ -127,9 +134,15 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
             decision = steering.decide(step=step, last=self._last(), boundary=1, want=want, due=due)
         if run.world.size == 1:
             return decision
-        numbers = torch.tensor(steering.encode(decision), device=self.dist_env.device)
-        torch.distributed.broadcast(numbers, src=0)
-        return steering.decode(*numbers.tolist())
+        return steering.decode(*self._broadcast(steering.encode(decision)))
+
+    def _broadcast(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The numbers that rank 0 has."""
+        if self._run.world.size == 1:
+            return numbers
+        sent = torch.tensor([int(one) for one in numbers], device=self.dist_env.device)
+        torch.distributed.broadcast(sent, src=0)
+        return list(sent.tolist())
 
     def _validates(self, step: int) -> bool:
         if self._run.validation_rows is None:
@@ -140,11 +153,18 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
     def log_val_metrics(self, val_name: str, log_data: Any, metric_logger: Any = None) -> None:
         """Report a validation."""
         super().log_val_metrics(val_name, log_data, metric_logger)
-        if not self._run.world.leads:
-            return
-        step, loss = log_data.step + 1, float(log_data.metrics["val_loss"])
-        self._run.session.metrics(step, {"val_loss": loss}, epoch=self._epochs(step))
-        self._progress("training", step, val_loss=loss)
+        step, found = log_data.step + 1, {"val_loss": float(log_data.metrics["val_loss"])}
+        if self._run.world.leads:
+            self._run.session.metrics(step, found, epoch=self._epochs(step))
+        ends = self._watch.observe(step, found, saved=self._decision.save is not None)
+        if self._broadcast([ends])[0] and self._decision.save != "final":
+            self._end_here()
+        self._progress("training", step, **found, **self._watch.fields())
+
+    def _end_here(self) -> None:
+        """Let the recipe find that this step is its last; what it saves of it is the end of the training."""
+        self._decision = LoopDecision("final", stop=True)
+        self.step_scheduler.max_steps = self.step_scheduler.step + 1
 
     def save_checkpoint(self, epoch: int, step: int, *args: Any, **options: Any) -> None:
         """Let the recipe write its files, and publish them; at a pause this is the end of the process."""
@@ -166,10 +186,7 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         run = self._run
         if not run.world.leads:
             return
-        run.session.publish(folder, step, self._decision.save or "periodic")
-        best = run.spec.save.best_metric
-        order = "min" if run.spec.save.best_is == "lowest" else "max"
-        run.session.prune(run.spec.save.keep, best=(best, order) if best else None)
+        publish(run, self._watch, folder, step, self._decision.save or "periodic")
         self._progress("checkpoint_saved", step)
 
     def _barrier(self) -> None:
@@ -177,12 +194,12 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
             torch.distributed.barrier()
 
     def _last(self) -> int:
-        return int(self.step_scheduler.max_steps)
+        return self._planned
 
     def _epochs(self, step: int) -> float:
         return float(step / self.step_scheduler.epoch_len)
 
-    def _progress(self, phase: str, step: int, **values: float) -> None:
+    def _progress(self, phase: str, step: int, **values: Any) -> None:
         if not self._run.world.leads:
             return
         self._run.session.progress(

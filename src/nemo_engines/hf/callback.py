@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from nemo_engines.errors import BadSpecError, DivergedError, TrainerError
 from nemo_engines.flops import flops_per_token
 from nemo_engines.hf import reporting
 from nemo_engines.running import TrainingRun
+from nemo_engines.saving import opened_watch, publish
 from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
 
@@ -32,6 +33,8 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
     def __init__(self, run: TrainingRun, *, validates: bool) -> None:
         self.saving: int | None = None
         self.begun = False
+        self.watch = opened_watch(run)
+        """What was evaluated so far; only that of rank 0 knows all of it."""
         self._run = run
         self._validates = validates
         self._boundary = specs.boundary(run.spec)
@@ -76,8 +79,17 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         if validate:
             self._progress("validation", state)
 
-    def on_evaluate(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        """Time a save from here on: what came before it was a validation."""
+    def on_evaluate(
+        self, _args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Take the validation, and end here where it says so; a save is timed from here on."""
+        saved = self._decision.save is not None
+        ends = self.watch.observe(state.global_step, reporting.reported(metrics or {}), saved=saved)
+        if self._broadcast([ends])[0] and self._decision.save != "final":
+            self._decision = LoopDecision("final", stop=True)  # of a pause at this step nothing would be left
+            control.should_save = control.should_training_stop = True
+            self.saving = state.global_step
+        self._run.session.progress(**self.watch.fields())
         self._run.session.save_begins()
 
     def _agreed(self, step: int, last: int) -> LoopDecision:
@@ -90,9 +102,17 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
                 run.session.progress(stops_at=decision.stops_at)
         if run.world.size == 1:
             return decision
-        numbers = torch.tensor(steering.encode(decision), device="cpu" if run.device == "cpu" else "cuda")
-        torch.distributed.broadcast(numbers, src=0)
-        return steering.decode(*numbers.tolist())
+        return steering.decode(*self._broadcast(steering.encode(decision)))
+
+    def _broadcast(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The numbers that rank 0 has."""
+        if self._run.world.size == 1:
+            return numbers
+        sent = torch.tensor(
+            [int(one) for one in numbers], device="cpu" if self._run.device == "cpu" else "cuda"
+        )
+        torch.distributed.broadcast(sent, src=0)
+        return list(sent.tolist())
 
     def _validate_now(self, state: Any) -> bool:
         every = self._run.spec.schedule.eval_steps
@@ -130,27 +150,31 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
 
     def _check_metric(self, step: int, values: Mapping[str, float]) -> None:
         """Look, with the first values, whether the metric to choose by is among them; later is too late."""
-        metric = self._run.spec.save.best_metric
         part = next(iter(values)).partition("_")[0]
-        if metric is None or part in self._reported or not metric.startswith(f"{part}_"):
+        if part in self._reported:
             return
         self._reported.add(part)
-        if metric in values:
-            return
-        said = f"save.best_metric '{metric}' is not among what is reported: {', '.join(sorted(values))}"
-        if part == "train" and step == 1:
-            raise BadSpecError(said)
-        self._run.warn(f"{said}; the last weights will be kept unless it is reported later")
+        wanted = {
+            "save.best_metric": (self._run.spec.save.best_metric, "the last weights will be kept"),
+            "early_stopping.metric": (
+                self._run.spec.early_stopping.metric,
+                "nothing ends it early",
+            ),
+        }
+        for field, (metric, then) in wanted.items():
+            if metric is None or not metric.startswith(f"{part}_") or metric in values:
+                continue
+            said = f"{field} '{metric}' is not among what is reported: {', '.join(sorted(values))}"
+            if part == "train" and step == 1:
+                raise BadSpecError(said)
+            self._run.warn(f"{said}; {then} unless it is reported later")
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Publish what the library has written; at a pause this is the end of the process."""
         run, step = self._run, state.global_step
         self._barrier()
         if run.world.leads:
-            run.session.publish(run.work / f"checkpoint-{step}", step, self._decision.save or "periodic")
-            best = run.spec.save.best_metric
-            order = "min" if run.spec.save.best_is == "lowest" else "max"
-            run.session.prune(run.spec.save.keep, best=(best, order) if best else None)
+            publish(run, self.watch, run.work / f"checkpoint-{step}", step, self._decision.save or "periodic")
             self._progress("checkpoint_saved", state)
         self.saving = None
         self._barrier()

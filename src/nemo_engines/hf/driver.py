@@ -18,6 +18,7 @@ from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
 from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
+from nemo_engines.metric_watch import MetricWatch
 from nemo_engines.running import TrainingRun
 from nemo_engines.saving import check_metric, choose_best, not_saved
 from nemo_engines.spec import EngineSpec
@@ -53,7 +54,7 @@ class TrlDriver:
             _load_weights(trainer, checkpoint)
         else:
             self._train(run, trainer, callback, checkpoint)
-        _choose_weights(run, trainer)
+        _choose_weights(run, trainer, callback.watch)
         if run.world.leads:
             self.save(run, trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class)
 
@@ -176,8 +177,8 @@ def _load_weights(trainer: Any, folder: Path) -> None:
     trainer._load_from_checkpoint(str(folder))  # noqa: SLF001 - the loop that calls it would train on
 
 
-def _choose_weights(run: TrainingRun, trainer: Any) -> None:
+def _choose_weights(run: TrainingRun, trainer: Any, watch: MetricWatch) -> None:
     """Put the best checkpoint's weights into the model where that was asked for."""
-    best = choose_best(run)
+    best = choose_best(run, watch)
     if best is not None:
         _load_weights(trainer, best)

@@ -222,6 +222,8 @@ class Checkpoint(models.ResponseModel):
     """What is wrong with a checkpoint that does not verify."""
     reason: str | None = None
     """Why it was saved: periodic, pause, final or asked."""
+    best: bool = False
+    """Whether it is the best one by the metric that the training chooses by."""
     pinned: bool = False
     pinned_at: models.Moment | None = None
     location: str | None = None

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nemo_helix_plugin.access.roles import Role
-from nemo_helix_plugin.job_words import job_state, times
+from nemo_helix_plugin.job_words import deciding, job_state, times
 from nemo_helix_plugin.job_words.curves import ChartMark, marks_of
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.ports import StorageLimits
@@ -142,8 +142,11 @@ def _lines(job: Record) -> list[tuple[str, str]]:
     said = [
         ("Progress", job_state.progress(found)),
         ("Losses", job_state.losses(found)),
+        ("Speed", job_state.speed(found, going_on=job["status"] == HelixJobStatus.ACTIVE)),
         ("Goes on", job_state.goes_on(found)),
         ("Saves", job_state.saves(found)),
+        ("Best checkpoint", deciding.best_checkpoint(found)),
+        ("Ends early", deciding.early_stopping(found)),
         ("Reason", job_state.reason(job)),
         ("Error", job_state.failure(job)),
         ("Log ends", job_state.last_log_line(job)),

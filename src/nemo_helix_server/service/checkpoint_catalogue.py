@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_helix_plugin.job_words import deciding
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job
 from nemo_helix_server.storage import run_lookup
@@ -32,12 +33,13 @@ class CheckpointCatalogue:
         """The checkpoints of a job, the newest step first."""
         with self.store.read() as reader:
             job = _job(reader, workspace, name)
-            return {"data": [shown(found) for found in reader.checkpoints.of_job(job.id)]}
+            return {"data": [shown(found, job) for found in reader.checkpoints.of_job(job.id)]}
 
     def get(self, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
         """One checkpoint, by its id."""
         with self.store.read() as reader:
-            return shown(_checkpoint(reader, _job(reader, workspace, name), checkpoint))
+            job = _job(reader, workspace, name)
+            return shown(_checkpoint(reader, job, checkpoint), job)
 
     def pin(self, caller: Caller, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
         """Have a checkpoint copied out of the job's storage, so that it outlives it.
@@ -60,7 +62,7 @@ class CheckpointCatalogue:
             found = _checkpoint(writer, job, checkpoint)
             asked = writer.checkpoints.request_pin(job.id, checkpoint, by=caller.name, pin=pin)
         self.wake()
-        return shown(asked or found)
+        return shown(asked or found, job)
 
     def _hold(self, workspace: str, name: str, checkpoint: str) -> None:
         """Keep the trainer from pruning a checkpoint that is still in the job's storage alone."""
@@ -104,7 +106,7 @@ def _gone(found: CheckpointRow, job: Job) -> StateConflictError:
     return StateConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
 
 
-def shown(found: CheckpointRow) -> dict[str, Any]:
+def shown(found: CheckpointRow, job: Job) -> dict[str, Any]:
     """A checkpoint as it is answered."""
     return {
         "id": found.id,
@@ -118,6 +120,7 @@ def shown(found: CheckpointRow) -> dict[str, Any]:
         "verified": found.problem is None,
         "problem": found.problem,
         "reason": found.reason,
+        "best": found.present and found.step == deciding.best_step(job.status_details),
         "pinned": found.pinned_at is not None,
         "pinned_at": None if found.pinned_at is None else wire(found.pinned_at),
         "location": found.pinned_path,

@@ -20,6 +20,7 @@ from tests.nemo_helix_server.customizer.situations import (
 
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import paths
+from nemo_helix_server.customizer.backends import during
 from nemo_helix_server.customizer.facts import TrainingMachine
 from nemo_helix_server.customizer.support import SpecRefusedError
 from nemo_helix_server.errors import InvalidError
@@ -173,10 +174,16 @@ OTHER["grpo"] = {
 }
 # Done, and shown to be done elsewhere than in these tests, or without an effect that can be seen.
 ELSEWHERE = {
-    "automodel": {"training.lora.use_triton"},
-    "unsloth": {"dataset.packing", "model.load_in_4bit", "model.load_in_8bit", "schedule.eval_steps"},
-    "dpo": {"training.type", "environment", "training.val_check_interval"},
-    "grpo": {"training.type", "environment", "training.val_check_interval"},
+    "automodel": {"training.lora.use_triton", *during.SUPPORTED},
+    "unsloth": {
+        "dataset.packing",
+        "model.load_in_4bit",
+        "model.load_in_8bit",
+        "schedule.eval_steps",
+        *during.SUPPORTED,
+    },
+    "dpo": {"training.type", "environment", "training.val_check_interval", *during.SUPPORTED},
+    "grpo": {"training.type", "environment", "training.val_check_interval", *during.SUPPORTED},
 }
 # Shown as what was decided, which nobody can set.
 DECIDED = {"hardware.gpus", "hardware.precision"}

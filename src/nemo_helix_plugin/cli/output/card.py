@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells
-from nemo_helix_plugin.job_words import job_state, times
+from nemo_helix_plugin.job_words import deciding, job_state, times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.sizes import size_in_words
 
@@ -125,7 +125,12 @@ def _reasons(job: Record) -> Iterator[Line]:
 
 
 def _going_on(found: Record) -> Iterator[Line]:
-    for label, said in (("goes on", job_state.goes_on(found)), ("saves", job_state.saves(found))):
+    for label, said in (
+        ("goes on", job_state.goes_on(found)),
+        ("saves", job_state.saves(found)),
+        ("best", deciding.best_checkpoint(found)),
+        ("ends early", deciding.early_stopping(found)),
+    ):
         if said:
             yield label, Text(cells.printable(said))
 

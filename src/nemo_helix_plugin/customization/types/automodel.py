@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from nemo_helix_plugin.body_problems import several
+from nemo_helix_plugin.customization.types.during import BestCheckpoint, EarlyStopping
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -217,6 +218,8 @@ class AutomodelJobInput(RequestModel):
     batch: AutomodelBatch = Field(default_factory=AutomodelBatch)
     optimizer: AutomodelOptimizer = Field(default_factory=AutomodelOptimizer)
     parallelism: AutomodelParallelism = Field(default_factory=AutomodelParallelism)
+    early_stopping: EarlyStopping | None = None
+    best_checkpoint: BestCheckpoint | None = None
     output: Output | None = None
     integrations: Integrations | None = None
     deployment_config: DeploymentConfig | None = None

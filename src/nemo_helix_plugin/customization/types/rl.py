@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from nemo_helix_plugin.body_problems import several
+from nemo_helix_plugin.customization.types.during import BestCheckpoint, EarlyStopping
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -157,6 +158,8 @@ class RlJobInput(RequestModel):
     environment: Reference | None = None
     """A fileset with ``format: native-v1`` and ``config_paths`` of a benchmark; GRPO's rewards."""
     training: Annotated[DpoTraining | GrpoTraining, Field(discriminator="type")]
+    early_stopping: EarlyStopping | None = None
+    best_checkpoint: BestCheckpoint | None = None
     integrations: Integrations | None = None
     output: Output | None = None
     deployment_config: DeploymentConfig | None = None

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from nemo_helix_plugin.body_problems import several
+from nemo_helix_plugin.customization.types.during import BestCheckpoint, EarlyStopping
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -138,6 +139,8 @@ class UnslothJobInput(RequestModel):
     batch: UnslothBatch = Field(default_factory=UnslothBatch)
     optimizer: UnslothOptimizer = Field(default_factory=UnslothOptimizer)
     hardware: UnslothHardware = Field(default_factory=UnslothHardware)
+    early_stopping: EarlyStopping | None = None
+    best_checkpoint: BestCheckpoint | None = None
     output: UnslothOutput | None = None
     integrations: Integrations | None = None
     deployment_config: DeploymentConfig | None = None

@@ -36,10 +36,11 @@ def list_checkpoints(flags: GlobalFlags, name: str, columns: str | None) -> None
 
 
 def _note(checkpoint: Mapping[str, Any]) -> str:
-    """Whether it is pinned, why it was saved, or what is wrong with it."""
+    """Whether it is pinned or the best one, why it was saved, or what is wrong with it."""
     metrics = checkpoint.get("metrics") or {}
     parts = [
         "pinned" if checkpoint.get("pinned") else "",
+        "best" if checkpoint.get("best") else "",
         str(checkpoint.get("problem") or checkpoint.get("reason") or ""),
         *(f"{name} {value:.4g}" for name, value in sorted(metrics.items())[:2]),
     ]

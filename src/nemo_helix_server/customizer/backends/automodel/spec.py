@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import AutomodelJobInput
 from nemo_helix_plugin.customization.types.automodel import AutomodelLora
-from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends import during, shared
 from nemo_helix_server.customizer.backends.automodel import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -39,6 +39,8 @@ def rules(given: AutomodelJobInput, facts: CompileFacts) -> Iterator[Rule]:
     selection = ("best", "last") if validates else ("last",)
     reason = "one trained model is published" if validates else "there are no rows to validate with"
     yield Rule("schedule.checkpoint_selection", selection, reason)
+    yield from during.rules(given, validates=validates)
+    yield from during.publishes(given, "schedule.checkpoint_selection")
     yield from shared.intervals(
         "schedule.val_check_interval", given.schedule.val_check_interval, validates=validates
     )
@@ -56,6 +58,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
         training["lora"] = {**AutomodelLora().model_dump(mode="json"), "use_triton": triton}
     if spec["schedule"]["seed"] is None:
         spec["schedule"]["seed"] = DEFAULT_SEED
+    during.resolve(spec, "val_loss")
     spec["checkpoints"] = shared.checkpoints(facts)
 
 
@@ -87,11 +90,14 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "shuffle": spec["dataset"]["shuffle"],
         },
         "devices": shared.layout(spec["parallelism"]),
-        "save": {
-            **spec["checkpoints"],
-            "best_metric": "val_loss" if best else None,
-            "output": "best" if best else "last",
-        },
+        **during.engine_parts(
+            spec,
+            {
+                **spec["checkpoints"],
+                "best_metric": "val_loss" if best else None,
+                "output": "best" if best else "last",
+            },
+        ),
         "precision": training["precision"],
         "max_seq_length": training["max_seq_length"],
         "seed": schedule["seed"],

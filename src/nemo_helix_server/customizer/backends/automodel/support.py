@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nemo_helix_server.customizer.backends import during
 from nemo_helix_server.customizer.backends.reasons import NEEDS_GPU, NO_DEPLOYMENT, parallelism
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
@@ -10,6 +11,7 @@ _UNPACKED = "each row is a sequence of its own"
 _KERNELS = "the kernels are the engine's own choice"
 
 _SUPPORTED = {
+    **during.SUPPORTED,
     "name": "the job's name",
     "model": "model",
     "dataset.training": "dataset",

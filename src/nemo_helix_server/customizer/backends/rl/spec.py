@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import GrpoTraining, RlJobInput
 from nemo_helix_plugin.customization.types.rl import RlLora
-from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends import during, shared
 from nemo_helix_server.customizer.backends.rl import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -41,6 +41,7 @@ def rules(given: RlJobInput, facts: CompileFacts) -> Iterator[Rule]:
     yield from shared.intervals(
         "training.val_check_interval", training.val_check_interval, validates=facts.validates
     )
+    yield from during.rules(given, validates=facts.validates)
     yield from shared.devices("training.parallelism.num_gpus_per_node", facts)
     foreign = sorted(set(training.env_vars or {}) - HARMLESS)
     if foreign and not facts.trusted:
@@ -86,6 +87,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
             training["num_prompts_per_step"] = (
                 training["batch_size"] // training["num_generations_per_prompt"]
             )
+    during.resolve(spec, _validated(training["type"])[0])
     spec["checkpoints"] = shared.checkpoints(facts, keep=training["keep_top_k"])
 
 
@@ -117,7 +119,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "max_grad_norm": training["max_grad_norm"],
         },
         "devices": shared.layout(training["parallelism"]),
-        "save": {**spec["checkpoints"], **_best(training["type"], facts)},
+        **during.engine_parts(spec, {**spec["checkpoints"], **_best(training["type"], facts)}),
         "precision": training["precision"],
         "max_seq_length": training["max_seq_length"],
         "seed": training["seed"],
@@ -144,8 +146,13 @@ def _best(method: str, facts: CompileFacts) -> dict[str, Any]:
     """Which weights are published: the best by what is validated, or the last."""
     if not facts.validates:
         return {}
-    metric, order = ("val_loss", "lowest") if method == "dpo" else ("val_reward", "highest")
+    metric, order = _validated(method)
     return {"best_metric": metric, "best_is": order, "output": "best"}
+
+
+def _validated(method: str) -> tuple[str, str]:
+    """The metric of what is validated, and which of its values is the best."""
+    return ("val_loss", "lowest") if method == "dpo" else ("val_reward", "highest")
 
 
 def _dpo(training: Mapping[str, Any]) -> dict[str, Any]:

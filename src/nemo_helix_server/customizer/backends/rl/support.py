@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from nemo_helix_server.customizer.backends import during
 from nemo_helix_server.customizer.backends.reasons import NO_DEPLOYMENT, parallelism
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
 _SHARED = {
+    **during.SUPPORTED,
     "name": "the job's name",
     "model": "model",
     "dataset": "dataset",

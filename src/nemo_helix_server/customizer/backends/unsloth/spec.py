@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import UnslothJobInput
 from nemo_helix_plugin.customization.types.unsloth import UnslothLora, UnslothOutput
-from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends import during, shared
 from nemo_helix_server.customizer.backends.unsloth import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -50,6 +50,7 @@ def rules(given: UnslothJobInput, facts: CompileFacts) -> Iterator[Rule]:
     elif schedule.warmup_steps:
         reason = f"schedule.warmup_steps is {schedule.warmup_steps}"
         yield Rule("schedule.warmup_ratio", (None,), reason)
+    yield from during.rules(given, validates=facts.validates)
     if not facts.validates:
         yield Rule("schedule.eval_steps", (None,), "there are no rows to validate with")
 
@@ -65,6 +66,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     if spec["output"] is None:
         method = "lora" if training["finetuning_type"] == "lora" else "merged_16bit"
         spec["output"] = {**UnslothOutput().model_dump(mode="json"), "save_method": method}
+    during.resolve(spec, "val_loss")
     spec["checkpoints"] = shared.checkpoints(facts, spec["schedule"]["save_steps"])
 
 
@@ -106,7 +108,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "format": "chat" if data["apply_chat_template"] else "auto",
             "text_field": data["text_field"],
         },
-        "save": dict(spec["checkpoints"]),
+        **during.engine_parts(spec, spec["checkpoints"]),
         "precision": spec["hardware"]["precision"],
         "max_seq_length": model["max_seq_length"],
         "seed": schedule["seed"],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from nemo_helix_server.customizer.backends import during
 from nemo_helix_server.customizer.backends.reasons import FOREIGN_CODE, NEEDS_GPU, NO_DEPLOYMENT
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
 SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "polynomial")
 
 _SUPPORTED = {
+    **during.SUPPORTED,
     "name": "the job's name",
     "model.name": "model",
     "model.max_seq_length": "max_seq_length",
