@@ -27,11 +27,14 @@ class Speed:
         self._begun = self._clock()
 
     def finished(self, tokens: float | None = None) -> None:
-        """Say that a step is done; ``tokens`` is how many were learned from so far, where that is known."""
+        """Say that a step is done; ``tokens`` is how many were learned from so far, where that is known.
+
+        GRPO says it once a generation: a step that says nothing after one that did has none of its own.
+        """
         now, new = self._clock(), None
-        if tokens is not None and self._tokens is not None:
-            new = tokens - self._tokens
-        self._tokens = tokens
+        if self._tokens is not None:
+            new = 0.0 if tokens is None else tokens - self._tokens
+        self._tokens = self._tokens if tokens is None else tokens
         if self._begun is not None:
             self._steps.append((now - self._begun, new))
         self._begun = now
@@ -45,7 +48,7 @@ class Speed:
         seconds = sum(duration for duration, _ in taken)
         found = {"step_seconds": seconds / len(taken), "seconds_left": seconds / len(taken) * max(0, left)}
         counts = [tokens for _, tokens in taken if tokens is not None]
-        if seconds and len(counts) == len(taken):
+        if seconds and len(counts) == len(taken) and sum(counts) > 0:
             found["tokens_per_second"] = sum(counts) / seconds
             if flops_per_token is not None:
                 found["flops_per_second"] = found["tokens_per_second"] * flops_per_token

@@ -175,6 +175,24 @@ def track_experiments(page: Page) -> None:
     worlds.reached(page, made["name"], "cancelled")
 
 
+def evaluate_while_training(page: Page) -> None:
+    worlds.engine(page, "trl")
+    worlds.jobs_service(page)
+    page.write("rows/train.jsonl", '{"prompt": "1?", "chosen": "1", "rejected": "2"}\n' * 8)
+    page.write("rows/validation.jsonl", '{"prompt": "3?", "chosen": "3", "rejected": "2"}\n')
+    fields = json.loads(page.next("json").text)
+    fields["early_stopping"] |= {"patience": 1, "min_change": 1e3}
+    training = {"type": "dpo", "batch_size": 2, "max_steps": 40, "val_check_interval": 2}
+    spec = {"model": str(engines.tiny_model()), "dataset": str(page.folder / "rows"), "training": training}
+    page.write("job.json", json.dumps({**spec, "name": "sums", **fields}))
+    page.type("nemo customization rl --job-json job.json --wait")
+    page.replaced["NAME"] = "sums"
+    page.run()
+    assert "ended at step 4: val_loss was not lower by more than 1000" in page.said
+    assert "it becomes the model" in page.said
+    assert " best, " in page.said
+
+
 def serve_a_tuned_model(page: Page) -> None:
     python = worlds.engine(page, "unsloth")
     worlds.few_questions(page)
@@ -199,6 +217,7 @@ def serve_a_tuned_model(page: Page) -> None:
 
 READERS = {
     "docs/how-to/connect.md": connect,
+    "docs/how-to/evaluate-while-training.md": evaluate_while_training,
     "docs/how-to/keep-and-free-storage.md": keep_and_free_storage,
     "docs/how-to/maintain.md": maintain,
     "docs/how-to/run-the-service.md": run_the_service,

@@ -24,6 +24,10 @@ REWARDS = {
 }
 
 
+SPEED = {"step_seconds", "seconds_left", "tokens_per_second", "memory_bytes", "train_lr"}
+"""What the progress of every training says of its speed."""
+
+
 class Forge:
     """One process with the libraries loaded, whose children train."""
 
@@ -207,6 +211,7 @@ def assert_ended_early_alike(forge: Forge, folder: Path, spec: dict[str, Any]) -
         assert training.progress["phase"] == "completed"
         assert training.progress["early_stopping"]["stopped_at"] == 6
         assert training.progress["early_stopping"]["best_step"] == 2
+    assert set(alone.progress) >= SPEED
     assert alone.history == broken.history
     assert alone.progress["best_checkpoint"] == broken.progress["best_checkpoint"]
     assert alone.weights

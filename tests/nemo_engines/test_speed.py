@@ -45,6 +45,16 @@ def test_where_nobody_counts_tokens_steps_are_timed_alone() -> None:
     assert speed.fields(left=2) == {"step_seconds": 5, "seconds_left": 10}
 
 
+def test_tokens_that_are_counted_once_a_generation_belong_to_all_of_its_steps() -> None:
+    now = [0.0]
+    speed = Speed(lambda: now[0])
+    speed.begins()
+    for tokens in (288.0, None, 576.0, None, 864.0):
+        now[0] += 2
+        speed.finished(tokens)
+    assert speed.fields(left=0)["tokens_per_second"] == pytest.approx(2 * 288 / 8)
+
+
 def test_memory_is_that_of_the_process_or_of_its_gpu() -> None:
     assert memory_fields(None, "cpu")["memory_bytes"] > 1 << 20
     properties = SimpleNamespace(total_memory=9)
