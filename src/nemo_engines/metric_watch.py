@@ -1,7 +1,7 @@
 """Which checkpoint is the best so far, and whether training is to end before its last step.
 
 Pure: a training that was paused, killed or rerun decides as one that was left alone, since what this knows is
-kept with each checkpoint and only evaluations after it are told again.
+kept with each checkpoint, and only the evaluations after it come again.
 """
 
 from __future__ import annotations
