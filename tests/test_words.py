@@ -109,8 +109,8 @@ NAMES = {
     "windows_rest",  # windows earliest
 }
 """Words, alone or in a longer name, that no name in the code has; an attribute begins with a dot."""
-WRITTEN = frozenset({"stranger", "waits_for_room"})
-"""Names that are keys of stored and printed documents."""
+WRITTEN = frozenset({"stranger", "waits_for_room", "patience"})
+"""Names that are keys of stored and printed documents; ``patience`` is the field's term of early stopping."""
 NAMED = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(NAMES)})(?![a-z0-9])", re.IGNORECASE)
 
 KEPT: frozenset[tuple[str, str]] = frozenset(
