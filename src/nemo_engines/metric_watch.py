@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from nemo_engines.sections import EarlyStopping, Save
+from nemo_engines.sections import EarlyEnd, Save
 
 Order = Literal["lowest", "highest"]
 STATE: Final = "metric_watch"
@@ -23,7 +23,7 @@ class MetricWatch:
     """What was evaluated so far. It gets every evaluation once, in the order of steps."""
 
     save: Save
-    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
+    early_stopping: EarlyEnd = field(default_factory=EarlyEnd)
     best: float | None = None
     """The best value of ``save.best_metric`` among those that have a checkpoint."""
     best_step: int | None = None

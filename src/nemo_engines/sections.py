@@ -140,7 +140,7 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyStopping:
+class EarlyEnd:
     """When training ends before its last step: a metric of evaluations no longer gets better."""
 
     metric: str | None = None

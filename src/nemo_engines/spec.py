@@ -17,7 +17,7 @@ from nemo_engines.sections import (
     Data,
     Devices,
     Dpo,
-    EarlyStopping,
+    EarlyEnd,
     Grpo,
     Lora,
     Optimizer,
@@ -56,7 +56,7 @@ class EngineSpec:
     grpo: Grpo = field(default_factory=Grpo)
     devices: Devices = field(default_factory=Devices)
     save: Save = field(default_factory=Save)
-    early_stopping: EarlyStopping = field(default_factory=EarlyStopping)
+    early_stopping: EarlyEnd = field(default_factory=EarlyEnd)
     rewards: dict[str, Any] | None = None
     """The ``benchmark`` part of a gym config (``prompt`` and ``verifier`` are read), for GRPO."""
     precision: Literal["bf16", "fp16", "fp32"] | None = None

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from nemo_engines.metric_watch import MetricWatch
-from nemo_engines.sections import EarlyStopping, Save
+from nemo_engines.sections import EarlyEnd, Save
 
 LOSSES = (3.0, 2.0, 1.995, 1.99, 2.5, 1.5, 1.6, 1.7, 1.8, 1.9)
 
@@ -15,7 +15,7 @@ LOSSES = (3.0, 2.0, 1.995, 1.99, 2.5, 1.5, 1.6, 1.7, 1.8, 1.9)
 def watch(**stopping: object) -> MetricWatch:
     return MetricWatch(
         Save(best_metric="val_loss", output="best"),
-        EarlyStopping(metric="val_loss", **stopping),  # type: ignore[arg-type]
+        EarlyEnd(metric="val_loss", **stopping),  # type: ignore[arg-type]
     )
 
 
@@ -46,7 +46,7 @@ def test_many_small_gains_add_up_to_one_that_is_enough() -> None:
 def test_the_highest_may_be_the_best() -> None:
     watched = MetricWatch(
         Save(best_metric="val_reward", best_is="highest"),
-        EarlyStopping(metric="val_reward", best_is="highest", patience=2),
+        EarlyEnd(metric="val_reward", best_is="highest", patience=2),
     )
     for step, reward in ((1, 0.1), (2, 0.4), (3, 0.4), (4, 0.2)):
         ends = watched.observe(step, {"val_reward": reward}, saved=True)
