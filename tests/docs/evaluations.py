@@ -132,6 +132,12 @@ def shape_questions(page: Page) -> None:
     renamed = json.dumps({"prompt": "3 + 4?", "gold": {"value": "7"}}) + "\n"
     benchmark(page, page.yaml(), "renamed", rows=renamed, **grades)
     assert "100.0%" in page.said
+    lists = {"question": "3 + 4?", "possible_answers": '["7", "7.0"]'}
+    lists["messages"] = "[{'role': 'user', 'content': '3 + 4?'}]"
+    parsed = page.yaml()
+    parsed["benchmark"]["prompt"] = {"user": None, "conversation": "messages"}
+    benchmark(page, parsed, "parsed", rows=json.dumps(lists), **grades)
+    assert "100.0%" in page.said
     ending = page.yaml()
     benchmark(page, ending, "ending", rows=json.dumps({"ctx": "3 + 4?", "endings": ["7", "8"], "label": 0}))
     assert "100.0%" in page.said

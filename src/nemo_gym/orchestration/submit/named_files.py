@@ -189,9 +189,9 @@ def _images(run: Mapping[str, Any], folder: Path, where: str) -> dict[Path, Path
         return {}  # made there, with what belongs to it
     from nemo_gym.rollouts.data.dataset import read_rows
     from nemo_gym.rollouts.data.image_data import file_names
-    from nemo_gym.rollouts.run_config.fields import field_mapper
+    from nemo_gym.rollouts.run_config.fields import row_mapper
 
-    fields = field_mapper(config.benchmark.fields)
+    fields = row_mapper(config.benchmark.fields, parse=config.benchmark.parse)
     found: dict[Path, Path] = {}
     for row in read_rows(rows, limit=config.limit):
         values = fields(row)

@@ -63,7 +63,17 @@ def _text(guess: Guess, rows: Path, folder: Path) -> str:
     """The configuration as a person would write it, with a comment at whatever was guessed."""
     benchmark = {**guess.benchmark}
     benchmark["datasets"] = {"benchmark": {"jsonl_fpath": os.path.relpath(rows, folder.absolute())}}
-    order = ("name", "description", "datasets", "fields", "choices", "prompt", "verifier", "group_by")
+    order = (
+        "name",
+        "description",
+        "datasets",
+        "parse",
+        "fields",
+        "choices",
+        "prompt",
+        "verifier",
+        "group_by",
+    )
     lines = [
         f"# Written by `gym eval init` from {rows.name}. What was guessed says so: check it.",
         "benchmark:",

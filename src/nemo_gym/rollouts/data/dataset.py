@@ -194,8 +194,9 @@ def _checker(
 
 def _mapper(config: RunConfig) -> Callable[[Row], Row]:
     """Make the function that gives a row the fields that prompt and verifier use."""
-    choices, prompt = config.benchmark.choices, config.benchmark.prompt
-    mapped = row_mapper(config.benchmark.fields, None if choices is None else choices.model_dump())
+    benchmark, prompt = config.benchmark, config.benchmark.prompt
+    choices = None if benchmark.choices is None else benchmark.choices.model_dump()
+    mapped = row_mapper(benchmark.fields, choices, benchmark.parse)
     turns = None if prompt is None else prompt.turns
     if turns is None:
         return mapped

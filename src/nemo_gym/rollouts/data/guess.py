@@ -18,8 +18,10 @@ from nemo_gym.rollouts.data import row_files
 from nemo_gym.rollouts.data.conversations import speaker_of, turns_of
 from nemo_gym.rollouts.data.dataset import read_rows
 from nemo_gym.rollouts.data.guess_choices import FoundChoices, are_letters_already, find_choices
+from nemo_gym.rollouts.data.guess_parse import SEVERAL_ANSWERS, columns_to_parse
 from nemo_gym.rollouts.data.guess_special import guess_special, judge_of
 from nemo_gym.rollouts.run_config.choices import LETTERS, texts_of
+from nemo_gym.rollouts.run_config.fields import row_mapper
 from nemo_gym.types import Row
 from nemo_runs import packed
 from nemo_runs.counts import counted
@@ -36,7 +38,7 @@ _BEFORE: Final = ("context", "passage", "article", "document")
 _ANSWERS: Final = (
     *("expected_answer", "answer", "gold", "target", "ideal", "label", "ground_truth", "groundtruth"),
     *("correct_answer", "reference", "reference_answer", "solution", "expected", "answerKey", "answer_key"),
-    *("answers", "output", "completion", "response", "chosen"),
+    *(*SEVERAL_ANSWERS, "output", "completion", "response", "chosen"),
 )
 _GOLD_KEYS: Final = ("aliases", "text", "value")
 """Where in an object the right answers are."""
@@ -83,7 +85,12 @@ def guess_benchmark(
     guess = Guess({"name": name or name_of(path), "datasets": {"benchmark": {"jsonl_fpath": str(path)}}})
     guess.rows = len(rows)
     kind = None if verifier is None else str(verifier["type"])
-    data = _Rows(path, rows, _in_all(rows), kind)
+    parse = columns_to_parse(rows, present := _in_all(rows), _is_conversation)
+    if parse:
+        guess.benchmark["parse"] = parse
+        guess.said["parse"] = f"{' and '.join(parse)} {'holds' if len(parse) == 1 else 'hold'} lists as text"
+        rows = [*map(row_mapper(None, parse=parse), rows)]
+    data = _Rows(path, rows, present, kind)
     special = guess_special(rows, data.present, kind) if not asked else None
     if special is not None and (verifier is None or set(verifier) == {"type"}):
         guess.benchmark |= special.benchmark

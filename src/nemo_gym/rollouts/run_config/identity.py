@@ -28,6 +28,7 @@ GENERATION_KEYS: Final = (
     "benchmark.command",  # but for how it is stopped, resumed and read
     "benchmark.fields",
     "benchmark.name",
+    "benchmark.parse",
     "benchmark.prompt",
     "limit",
     "num_repeats",

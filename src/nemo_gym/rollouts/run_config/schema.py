@@ -41,6 +41,8 @@ class BenchmarkConfig(Strict):
     name: Annotated[str, Field(pattern=r"^(lm_eval/[^/\s.][^/\s]*|[A-Za-z0-9._-]+)$")]
     description: str = ""
     datasets: dict[Split, DatasetConfig]
+    parse: list[str] | None = None
+    """Columns of the data that hold a list or an object as text, which is read before anything else."""
     fields: dict[str, str] | None = None
     """Fields by the names that prompt and verifier use, and the columns of the data that they are."""
     choices: ChoicesConfig | None = None
@@ -97,6 +99,7 @@ class BenchmarkConfig(Strict):
             return self
         if (
             self.prompt
+            or self.parse
             or self.fields
             or self.choices
             or self.datasets
@@ -104,8 +107,8 @@ class BenchmarkConfig(Strict):
             or types != {command_options.TYPE}
         ):
             raise ValueError(
-                "has a command, which asks and grades itself; leave prompt, fields, datasets, lm_eval, agent "
-                "and verifier out"
+                "has a command, which asks and grades itself; leave prompt, parse, fields, datasets, "
+                "lm_eval, agent and verifier out"
             )
         return self
 

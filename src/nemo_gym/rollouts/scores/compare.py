@@ -33,6 +33,7 @@ TASK_KEYS = (
     "benchmark.choices",
     "benchmark.fields",
     "benchmark.name",
+    "benchmark.parse",
     "benchmark.prompt",
     "dataset_sha256",
     "examples_sha256",

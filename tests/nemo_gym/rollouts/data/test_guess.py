@@ -179,6 +179,60 @@ def test_right_answers_of_published_data_are_found(
     assert graded(guess, "no, C")[1] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("row", "asked", "right", "wrong"),
+    [
+        pytest.param(
+            {"question": "Job of Plato?", "possible_answers": '["philosopher", "thinker"]'},
+            "Job of Plato?",
+            "Thinker",
+            "cook",
+            id="PopQA",
+        ),
+        pytest.param(
+            {"messages": "[{'content': '1 + 1?', 'role': 'user'}]", "answer": "2"},
+            "1 + 1?",
+            "2",
+            "3",
+            id="chat, as pandas writes its CSV",
+        ),
+        pytest.param(
+            {"question": "Who?", "answers": "{'text': array(['Ada'], dtype=object), 'start': array([3])}"},
+            "Who?",
+            "ada",
+            "Bob",
+            id="SQuAD, as pandas writes its CSV",
+        ),
+        pytest.param(
+            {"prompt": "f(['b', 'a'])?", "answer": "['a', 'b']"},
+            "f(['b', 'a'])?",
+            "['a', 'b']",
+            "a",
+            id="a list that is the answer",
+        ),
+        pytest.param({"prompt": "[3, 1]", "answer": "[1, 3]"}, "[3, 1]", "[1, 3]", "1", id="a list is asked"),
+    ],
+)
+def test_lists_in_a_column_are_read_where_that_is_meant(
+    tmp_path: Path, row: Row, asked: str, right: str, wrong: str
+) -> None:
+    guess = guess_benchmark(written(tmp_path, row, row))
+    assert graded(guess, right) == (asked, 1.0)
+    assert graded(guess, wrong)[1] == 0.0
+
+
+def test_a_column_that_holds_no_list_everywhere_is_refused_by_its_row(tmp_path: Path) -> None:
+    good = {"question": "Job of Plato?", "possible_answers": '["philosopher"]'}
+    guess = guess_benchmark(written(tmp_path, good))
+    rows = written(tmp_path, good, {**good, "possible_answers": "philosopher"}, {"question": "Who?"})
+    config = RunConfig.model_validate({"benchmark": guess.benchmark})
+    with pytest.raises(DataError, match=r":2: benchmark.parse: the field possible_answers holds no list"):
+        check_rows(config, rows, load_verifier(config.benchmark.verifier))
+    rows = written(tmp_path, good, {"question": "Who?"})
+    with pytest.raises(DataError, match=r":2: benchmark.parse names the field possible_answers, which"):
+        check_rows(config, rows, load_verifier(config.benchmark.verifier))
+
+
 def test_right_and_wrong_choices_in_columns_are_shuffled(tmp_path: Path) -> None:
     rows = [{"Question": str(n), "Correct Answer": "r", "Incorrect Answer 1": "x", "Incorrect Answer 2": "y"}
             for n in range(2)]  # fmt: skip
