@@ -285,6 +285,7 @@ def compare(page: Page) -> None:
         "runs/gym-job-B": runs[1],
         "results-a": f"{runs[0]}/gpqa/artifacts",
         "results-b": f"{runs[1]}/gpqa/artifacts",
+        "gym job results leaderboard": f"gym job results {Path(runs[0]).parent}",
     }
     page.run()
     assert "-100.0" in page.said
@@ -292,6 +293,8 @@ def compare(page: Page) -> None:
     assert "against the first" in page.said
     page.run()
     assert "RESPONSES_CREATE_PARAMS.TEMPERATURE" in page.said
+    page.run()
+    assert f"{runs[0]}/gpqa/artifacts" in page.said
 
 
 def complete_in_the_shell(page: Page) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, overload
 
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, RolloutPaths
-from nemo_gym.orchestration.records import index, locations
-from nemo_gym.orchestration.records.run_outputs import local_outputs
+from nemo_gym.orchestration.records import index
+from nemo_gym.orchestration.records.run_outputs import RunOutputs, runs_named
 from nemo_gym.orchestration.results import scores
 from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.export.exported import ExportedOutput
@@ -153,8 +153,9 @@ class EvalResults(Sequence[EvalResult]):
 def results(*runs: str | Path) -> EvalResults:
     """What runs came to, as far as files on this machine show; nothing is asked of a cluster.
 
-    Each is a folder or file that `nemo_gym.run` or `gym eval run` wrote, a run directory, or the id of a
-    submission, the unique beginning of one, or ``latest``. Without any: every submission of this machine.
+    Each is a folder or file that `nemo_gym.run` or `gym eval run` wrote, a run directory, a folder with such,
+    or the id of a submission, the unique beginning of one, or ``latest``. Without any: every submission of
+    this machine.
     Raises `nemo_gym.errors.GymError` for what is not there.
     """
     if not runs:
@@ -162,15 +163,14 @@ def results(*runs: str | Path) -> EvalResults:
         return EvalResults([found for record in records for found in _of_submission(record)])
     found: list[EvalResult] = []
     for run in runs:
-        name = str(run)
-        outputs = local_outputs(name)
-        if outputs is None:
-            found += _of_submission(locations.readable(name, report=to_stderr))
-        else:
-            found += [
-                result_of(RolloutPaths(paths.output.absolute()), benchmark)
-                for benchmark, paths in outputs.items()
-            ]
+        for each in runs_named(str(run), report=to_stderr):
+            if isinstance(each, RunOutputs):
+                found += [
+                    result_of(RolloutPaths(paths.output.absolute()), benchmark)
+                    for benchmark, paths in each.outputs.items()
+                ]
+            else:
+                found += _of_submission(each)
     return EvalResults(found)
 
 

@@ -43,6 +43,11 @@ def _record_of(ctx: click.Context) -> SubmissionRecord:
 
 
 def _benchmarks_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
+    from nemo_gym.orchestration.records.run_outputs import run_without_record
+
+    run = run_without_record(str(ctx.params.get("name")))
+    if run is not None:
+        return [(name, "") for name in run.outputs]
     return [(entry.benchmark, "") for entry in _record_of(ctx).benchmarks]
 
 

@@ -16,10 +16,11 @@ from nemo_gym.errors import UsageError
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.jobs import SubmissionRecord
+    from nemo_gym.orchestration.records.run_outputs import RunOutputs
     from nemo_gym.orchestration.results.scores import BenchmarkResult
     from nemo_gym.orchestration.results.table_formats import TableFormat
 
-    Found = list[tuple[SubmissionRecord, BenchmarkResult]]
+    Found = list[tuple[SubmissionRecord | None, BenchmarkResult]]
 
 _FACT = (
     "`model`, `served`, `id`, `age`, `submitted`, `cluster`, `labels`, `label.NAME`, or a setting of the run"
@@ -55,8 +56,9 @@ def results(
 ) -> int:
     """Show score, interval, coverage and model of each benchmark.
 
-    IDS are full ids, unique beginnings of ids, `latest`, or run directories. With neither ids nor labels
-    every submission of the local index is shown. A benchmark that is not finished says so.
+    IDS are full ids, unique beginnings of ids, `latest`, run directories, folders or files that `gym eval
+    run` wrote, or folders with any of these, three levels deep. With neither ids nor labels every submission
+    of the local index is shown. A benchmark that is not finished says so.
 
     With --matrix the best score of a column is marked, where its difference from every other one is
     significant: paired task by task, and corrected for the number of all pairs in the table.
@@ -80,27 +82,39 @@ def results(
 
 
 def _found(ids: tuple[str, ...], labels: dict[str, str], *, campaigns: bool) -> Found:
-    from nemo_gym.orchestration.records import index, locations
+    from nemo_gym.orchestration.records import index
+    from nemo_gym.orchestration.records.run_outputs import RunOutputs, runs_named
     from nemo_gym.orchestration.results import scores
 
+    runs: list[SubmissionRecord | RunOutputs] = []
     if ids:
-        records = [locations.readable(name, report=report) for name in ids]
+        runs = [run for name in ids for run in runs_named(name, report=report)]
         if campaigns:
-            records = list(_with_other_clusters(records))
+            runs = list(_with_other_clusters(runs))
     else:
-        records = index.newest(limit=None, labels=labels, report=report)
-    return [(record, row) for record in records for row in scores.results(record, report=report)]
+        runs += index.newest(limit=None, labels=labels, report=report)
+    found: Found = []
+    for run in runs:
+        if isinstance(run, RunOutputs):
+            rows = scores.results_without_record(run.name, run.outputs, report=report)
+            found += [(None, row) for row in rows]
+        else:
+            found += [(run, row) for row in scores.results(run, report=report)]
+    return found
 
 
-def _with_other_clusters(records: list[SubmissionRecord]) -> Iterator[SubmissionRecord]:
-    """The submissions, and those to other clusters that one file made together with them."""
+def _with_other_clusters(
+    runs: list[SubmissionRecord | RunOutputs],
+) -> Iterator[SubmissionRecord | RunOutputs]:
+    """The runs, and submissions to other clusters that one file made together with one of them."""
     from nemo_gym.orchestration.config.clusters import CAMPAIGN
+    from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.records import index
 
-    named = {record.gym_job_id for record in records}
-    for record in records:
+    named = {run.gym_job_id for run in runs if isinstance(run, SubmissionRecord)}
+    for record in runs:
         yield record
-        campaign = record.labels.get(CAMPAIGN)
+        campaign = record.labels.get(CAMPAIGN) if isinstance(record, SubmissionRecord) else None
         if campaign is None:
             continue
         for other in index.newest(limit=None, labels={CAMPAIGN: campaign}, report=report):

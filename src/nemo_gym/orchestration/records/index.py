@@ -145,6 +145,11 @@ def find(name: str, *, report: Reporter) -> SubmissionRecord:
     if ids:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
+    if Path(name).exists():
+        raise GymError(
+            f"{name} was not made by a submission, so there is no job to look at or to act on; `gym job "
+            "results`, `show`, `verify`, `export` and `share` and `gym eval compare` read such folders."
+        )
     raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
 
 

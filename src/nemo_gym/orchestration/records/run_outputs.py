@@ -11,6 +11,8 @@ from nemo_gym.errors import DataError, GymError
 from nemo_gym.job_paths import RolloutPaths, RunPaths, index_entry
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import locations
+from nemo_gym.orchestration.records.index import Reporter
+from nemo_gym.orchestration.records.run_search import found_below
 from nemo_gym.rollouts.output.outputs_at import outputs_at
 
 if TYPE_CHECKING:
@@ -31,16 +33,50 @@ class RunOutputs:
     """The folder with everything."""
 
 
-def local_outputs(name: str) -> Mapping[str, RolloutPaths] | None:
-    """The outputs of a folder or file that `gym eval run` wrote; ``None`` where a submission is named.
+def run_without_record(name: str, benchmark: str | None = None) -> RunOutputs | None:
+    """The run of a folder or file that `gym eval run` wrote; ``None`` where a submission is named.
 
-    Raises `DataError` for a folder or file that holds no results.
+    Raises `DataError` for a folder or file that holds no results, `GymError` for an unknown benchmark.
     """
+    if not _is_without_record(name):
+        return None
+    path = Path(name)
+    found = outputs_at(path)
+    if benchmark is not None and benchmark not in found:
+        raise GymError(f"{name} has no benchmark '{benchmark}'; it has {', '.join(found)}.")
+    chosen = {key: paths for key, paths in found.items() if benchmark in (None, key)}
+    return RunOutputs(str(path), None, chosen, path if path.is_dir() else path.parent)
+
+
+def _is_without_record(name: str) -> bool:
     path = Path(name)
     known = index_entry(name).is_file() if "/" not in name else False
-    if known or not path.exists() or RunPaths(path).record.is_file():
-        return None
-    return outputs_at(path)
+    return not known and path.exists() and not RunPaths(path).record.is_file()
+
+
+def runs_named(name: str, *, report: Reporter) -> list[SubmissionRecord | RunOutputs]:
+    """The submission or run of a name; of a folder that is neither, all runs below it.
+
+    Only what is on this machine is looked at. Raises `GymError` when nothing is found.
+    """
+    if not _is_without_record(name):
+        return [locations.readable(name, report=report)]
+
+    def at(path: Path) -> SubmissionRecord | RunOutputs | None:
+        try:
+            if RunPaths(path).record.is_file():
+                return locations.readable(str(path), report=report)
+            return run_without_record(str(path))
+        except DataError:
+            return None  # a folder of another kind
+
+    found: list[SubmissionRecord | RunOutputs] = list(found_below(Path(name), at, report=report))
+    if not found:
+        raise DataError(
+            f"{name}: no rollouts here; name a run directory, a folder with such, an artifacts folder or a "
+            "rollouts.jsonl."
+        )
+    return found
 
 
 def run_outputs(name: str, benchmark: str | None, near: RemoteCopy) -> RunOutputs:
@@ -49,13 +85,9 @@ def run_outputs(name: str, benchmark: str | None, near: RemoteCopy) -> RunOutput
     ``name`` is what `gym job` takes (an id, a unique beginning, ``latest``, a run directory), or a folder or
     file that `gym eval run` wrote. Raises `GymError` when nothing is found, or nothing has begun.
     """
-    path = Path(name)
-    found = local_outputs(name)
+    found = run_without_record(name, benchmark)
     if found is not None:
-        if benchmark is not None and benchmark not in found:
-            raise GymError(f"{name} has no benchmark '{benchmark}'; it has {', '.join(found)}.")
-        chosen = {key: paths for key, paths in found.items() if benchmark in (None, key)}
-        return RunOutputs(str(path), None, chosen, path if path.is_dir() else path.parent)
+        return found
     location = near.find(name)
     entries = locations.chosen(location.record, benchmark)
     outputs = {entry.benchmark: location.job(entry.benchmark).rollouts for entry in entries}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import JobPaths
+from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.orchestration.results.scores import BenchmarkResult
 from nemo_gym.rollouts.scores.compare import MeasuredTasks, measured_tasks, paired_tasks
 from nemo_gym.rollouts.scores.significance import ALPHA, holm, p_value
@@ -142,7 +142,7 @@ def _pairs(
 
 def _measured(result: BenchmarkResult, notes: list[str]) -> MeasuredTasks | None:
     try:
-        return measured_tasks(JobPaths(Path(result.job_dir)).rollouts)
+        return measured_tasks(RolloutPaths(Path(result.output)))
     except (GymError, OSError) as error:
         notes.append(f"{result.benchmark} of {result.gym_job_id} is not compared: {error}")
         return None

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import DataError
-from nemo_gym.job_paths import JobPaths
+from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.results.scores import BenchmarkResult
-from nemo_gym.rollouts.output.manifest import load_manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_runs.clock import moment
 from nemo_runs.durations import duration_in_words
 
@@ -20,28 +20,34 @@ NAMES = ("model", "served", "id", "benchmark", "submitted", "age", "cluster", "l
 under which the model answered. ``label.NAME`` is a label, anything else a setting of the run."""
 
 
-def run_fact(name: str, record: SubmissionRecord, result: BenchmarkResult, *, now: float) -> str | None:
+def run_fact(
+    name: str, record: SubmissionRecord | None, result: BenchmarkResult, *, now: float
+) -> str | None:
     """One fact as text; ``None`` where the run has none. ``now`` is in UTC seconds.
+
+    A run without a record has no cluster and no labels, and was submitted when its output was made.
 
     A setting is named by its dotted path in the run configuration, such as
     ``responses_create_params.temperature``; the manifest holds those that affect answers or grades.
     """
+    labels = {} if record is None else record.labels
     plain = {
         "model": result.label or result.model,
         "served": result.model,
-        "id": record.gym_job_id,
+        "id": result.gym_job_id,
         "benchmark": result.column,
-        "submitted": record.submitted_at,
-        "cluster": record.cluster,
-        "labels": " ".join(f"{key}={value}" for key, value in record.labels.items()) or None,
+        "cluster": None if record is None else record.cluster,
+        "labels": " ".join(f"{key}={value}" for key, value in labels.items()) or None,
     }
     if name in plain:
         return plain[name]
-    if name == "age":
-        return _age(record.submitted_at, now)
     if name.startswith("label."):
-        return record.labels.get(name.removeprefix("label."))
-    return _setting(name, result)
+        return labels.get(name.removeprefix("label."))
+    if name not in ("age", "submitted"):
+        return _setting(name, result)
+    manifest = _manifest(result) if record is None else None
+    at = manifest.created_at if manifest is not None else record.submitted_at if record is not None else ""
+    return _age(at, now) if name == "age" else at or None
 
 
 def _age(submitted_at: str, now: float) -> str | None:
@@ -51,11 +57,15 @@ def _age(submitted_at: str, now: float) -> str | None:
         return None
 
 
-def _setting(name: str, result: BenchmarkResult) -> str | None:
+def _manifest(result: BenchmarkResult) -> OutputManifest | None:
     try:
-        manifest = load_manifest(JobPaths(Path(result.job_dir)).rollouts.manifest)
+        return load_manifest(RolloutPaths(Path(result.output)).manifest)
     except (DataError, OSError):
         return None
+
+
+def _setting(name: str, result: BenchmarkResult) -> str | None:
+    manifest = _manifest(result)
     if manifest is None:
         return None
     for values in (manifest.generation, manifest.scoring):

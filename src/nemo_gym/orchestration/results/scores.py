@@ -52,6 +52,8 @@ class BenchmarkResult:
     """What there is to say when the benchmark is not complete."""
     job_id: str | None = None
     job_dir: str = ""
+    output: str = ""
+    """The file of its result rows."""
     key_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, MeasuredMetric] = field(default_factory=dict)
     """The verifier's metrics by name."""
@@ -91,6 +93,7 @@ def _result(record: SubmissionRecord, entry: BenchmarkEntry, report: Reporter) -
         "benchmark": entry.benchmark,
         "job_id": entry.job_id,
         "job_dir": entry.job_dir,
+        "output": str(JobPaths(Path(entry.job_dir)).rollouts.output),
         "label": entry.model,
         "task": entry.task,
     }
@@ -114,10 +117,37 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
     return _read_output(paths.rollouts, _ended(paths, job_id))
 
 
-def output_result(run: str, benchmark: str, paths: RolloutPaths) -> BenchmarkResult:
-    """What came out of an output that belongs to no submission; raises `DataError` for damaged files."""
-    known = {"gym_job_id": run, "benchmark": benchmark, "job_dir": str(paths.output.parent)}
-    return BenchmarkResult(**{**known, **_read_output(paths, "")})
+def results_without_record(
+    run: str, outputs: Mapping[str, RolloutPaths], *, report: Reporter
+) -> list[BenchmarkResult]:
+    """The same of outputs that belong to no submission; ``run`` is what to call them."""
+    tasks = _benchmarks_of(outputs)
+    return [_of_output(run, name, paths, tasks.get(name, ""), report) for name, paths in outputs.items()]
+
+
+def _benchmarks_of(outputs: Mapping[str, RolloutPaths]) -> dict[str, str]:
+    """The benchmark of each output by its manifest, unless two outputs have the same one."""
+    from nemo_gym.rollouts.output.manifest import load_manifest
+
+    found = {}
+    for name, paths in outputs.items():
+        try:
+            manifest = load_manifest(paths.manifest)
+        except (DataError, OSError):
+            continue  # said when its results are read
+        if manifest is not None and manifest.benchmark is not None:
+            found[name] = manifest.benchmark
+    return found if len(set(found.values())) == len(found) else {}
+
+
+def _of_output(run: str, name: str, paths: RolloutPaths, task: str, report: Reporter) -> BenchmarkResult:
+    known: dict[str, Any] = {"gym_job_id": run, "benchmark": name, "task": task}
+    known |= {"job_dir": str(paths.output.parent), "output": str(paths.output)}
+    try:
+        return BenchmarkResult(**known, **_read_output(paths, ""))
+    except (DataError, OSError) as error:
+        report(f"{name} of {run}: {error}")
+        return BenchmarkResult(**known, status="no results", detail="its files cannot be read")
 
 
 def _read_output(paths: RolloutPaths, ended: str) -> dict[str, Any]:

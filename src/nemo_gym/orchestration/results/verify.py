@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import JobPaths
+from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry
 from nemo_gym.orchestration.records import locations
 from nemo_gym.orchestration.records.locations import SubmissionLocation
+from nemo_gym.orchestration.records.run_outputs import RunOutputs
 from nemo_gym.rollouts.run_config import identity
 from nemo_gym.rollouts.scores.certificate import Certificate, certify
 
@@ -63,9 +64,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """One submission."""
+    """One submission, or one run without any."""
 
-    gym_job_id: str
+    gym_job_id: str | None
+    """``None``: a run of `gym eval run`."""
     run_dir: str
     config_digest: str | None
     """SHA-256 of ``resolved-config.yaml`` as it is now."""
@@ -113,6 +115,22 @@ def verify(location: SubmissionLocation, benchmark: str | None) -> Verification:
     return _with_source(found, location.source) if location.source else found
 
 
+def verify_outputs(run: RunOutputs) -> Verification:
+    """Certify all outputs of a run that has no record; nothing is written.
+
+    There is no configuration of a submission that the rows could be compared with.
+    """
+    return Verification(
+        gym_job_id=None,
+        run_dir=str(run.folder),
+        config_digest=None,
+        benchmarks=[
+            _verified(name, paths.output.parent, *_certificate(paths)) for name, paths in run.outputs.items()
+        ],
+        problems=[],
+    )
+
+
 def _with_source(found: Verification, source: str) -> Verification:
     """The same with the names of the files that were brought here for a moment."""
     near = found.run_dir
@@ -148,10 +166,15 @@ def _check_config(location: SubmissionLocation) -> tuple[str | None, list[str]]:
 
 
 def _verify(entry: BenchmarkEntry, paths: JobPaths) -> Verified:
-    certificate, problems, notes = _certify(entry, paths)
+    return _verified(entry.benchmark, paths.job_dir, *_certify(entry, paths))
+
+
+def _verified(
+    benchmark: str, folder: Path, certificate: Certificate | None, problems: list[str], notes: list[str]
+) -> Verified:
     return Verified(
-        benchmark=entry.benchmark,
-        job_dir=str(paths.job_dir),
+        benchmark=benchmark,
+        job_dir=str(folder),
         certificate=certificate,
         problems=problems,
         notes=notes,
@@ -165,13 +188,21 @@ def _certify(entry: BenchmarkEntry, paths: JobPaths) -> tuple[Certificate | None
         if not paths.run_config.exists():
             nothing = "neither run.yaml nor results: a command of its own leaves nothing to certify"
             return None, [f"{paths.job_dir} has {nothing}."], []
+    certificate, problems, notes = _certificate(paths.rollouts)
+    if certificate is None:
+        return None, problems, notes
+    different, compared = _check_run_config(paths.run_config, paths)
+    return certificate, [*problems, *different], [*notes, *compared]
+
+
+def _certificate(paths: RolloutPaths) -> tuple[Certificate | None, list[str], list[str]]:
+    """The certificate of one output, its problems and its notes."""
     try:
-        certificate = certify(paths.rollouts)
+        certificate = certify(paths)
     except OSError as error:
-        where = error.filename or paths.artifacts
+        where = error.filename or paths.output.parent
         return None, [f"{where}: it cannot be read ({error.strerror})."], []
-    problems, notes = _check_run_config(paths.run_config, paths)
-    return certificate, [*certificate.problems, *problems], [*certificate.notes, *notes]
+    return certificate, [*certificate.problems], [*certificate.notes]
 
 
 def _check_run_config(path: Path, paths: JobPaths) -> tuple[list[str], list[str]]:

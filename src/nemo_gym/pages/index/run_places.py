@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,12 +15,8 @@ from nemo_gym.job_paths import RolloutPaths, RunPaths, job_index
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import index, locations
 from nemo_gym.orchestration.records.index import Reporter
+from nemo_gym.orchestration.records.run_search import found_below
 from nemo_gym.rollouts.output.outputs_at import outputs_at
-
-DEEPEST: Final = 3
-"""Levels of folders below a named one in which runs are looked for."""
-MOST_FOLDERS: Final = 20_000
-"""Folders that are looked into below a named one."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -124,20 +120,7 @@ def _placed(record: SubmissionRecord, folder: Path, *, copy: bool) -> PlacedRun:
 
 
 def _below(folder: Path, report: Reporter) -> Iterator[PlacedRun]:
-    level, looked = [folder], 0
-    for depth in range(DEEPEST + 1):
-        following: list[Path] = []
-        for each in level:
-            looked += 1
-            if looked > MOST_FOLDERS:
-                report(f"{folder}: more than {MOST_FOLDERS:,} folders; runs in the others are not shown.")
-                return
-            place = _at(each, report, named=depth == 0)
-            if place is not None:
-                yield place
-            elif depth < DEEPEST:
-                following += _folders_in(each)
-        level = following
+    return found_below(folder, lambda each: _at(each, report, named=each == folder), report=report)
 
 
 def _at(folder: Path, report: Reporter, *, named: bool) -> PlacedRun | None:
@@ -159,15 +142,3 @@ def _at(folder: Path, report: Reporter, *, named: bool) -> PlacedRun | None:
         report(f"passed over {folder}: {error.strerror}.")
         return None
     return PlacedRun(run_id=run_id_of(folder), title=str(folder), folder=folder, outputs=outputs)
-
-
-def _folders_in(folder: Path) -> Iterable[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
-                Path(entry.path)
-                for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
-            )
-    except OSError:
-        return []

@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, RolloutPaths
 from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.results import scores
-from nemo_gym.orchestration.results.scores import BenchmarkResult
 from nemo_gym.orchestration.status.gather import gather
 from nemo_gym.orchestration.status.last_status import LastStatus
 from nemo_gym.orchestration.status.machines import MachinesHere
@@ -18,7 +16,6 @@ from nemo_gym.orchestration.status.report import of_submissions
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
 from nemo_gym.pages.index.run_places import PlacedRun
 from nemo_runs.clock import SecondsClock, utc_text
-from nemo_runs.errors import RunsError
 
 Fingerprint = tuple[int, ...]
 
@@ -84,13 +81,15 @@ def read_runs(
 def _of_output(place: PlacedRun, clock: SecondsClock, report: Reporter) -> KnownRun:
     now, made = clock.seconds(), []
     known = []
+    found = scores.results_without_record(place.run_id, place.outputs, report=report)
+    results = {result.benchmark: result for result in found}
     for name, paths in place.outputs.items():
         changed = _changed(paths.progress) / 1e9
         made.append(_changed(paths.materialized_inputs) or _changed(paths.output))
         known.append(
             KnownBenchmark(
                 name=name,
-                result=_result(place.run_id, name, paths, report),
+                result=results[name],
                 paths=paths,
                 progress_age=max(0.0, now - changed) if changed else None,
             )
@@ -105,13 +104,3 @@ def _of_output(place: PlacedRun, clock: SecondsClock, report: Reporter) -> Known
         copy=False,
         benchmarks=tuple(known),
     )
-
-
-def _result(run: str, name: str, paths: RolloutPaths, report: Reporter) -> BenchmarkResult:
-    try:
-        return scores.output_result(run, name, paths)
-    except (GymError, RunsError, OSError) as error:
-        report(f"{name} of {run}: {error}")
-        return BenchmarkResult(
-            gym_job_id=run, benchmark=name, status="no results", detail="its files cannot be read"
-        )

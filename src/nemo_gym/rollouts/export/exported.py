@@ -91,9 +91,7 @@ class ExportedOutput:
     @property
     def benchmark_name(self) -> str:
         """The benchmark's own name, whatever its folder is called."""
-        found = self.manifest.generation.get("benchmark")
-        name = found.get("name") if isinstance(found, Mapping) else None
-        return str(name or self.benchmark)
+        return self.manifest.benchmark or self.benchmark
 
     @property
     def sampling(self) -> Mapping[str, Any]:

@@ -50,6 +50,13 @@ class OutputManifest:
         return identity.Identity(self.generation, self.scoring, self.model)
 
     @property
+    def benchmark(self) -> str | None:
+        """The benchmark's own name, whatever its folder is called."""
+        found = self.generation.get("benchmark")
+        name = found.get("name") if isinstance(found, Mapping) else None
+        return str(name) if name else None
+
+    @property
     def expected(self) -> int:
         """How many rollouts make the output complete."""
         return self.num_tasks * self.num_repeats

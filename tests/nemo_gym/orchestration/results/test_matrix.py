@@ -34,7 +34,12 @@ def cell(
     score = right / TASKS
     values = {"status": "complete", "score": score, "low": score - 0.1, "high": score + 0.1, **more}
     return model, BenchmarkResult(
-        gym_job_id=f"gym-job-{model}", benchmark=benchmark, model=model, job_dir=str(job_dir), **values
+        gym_job_id=f"gym-job-{model}",
+        benchmark=benchmark,
+        model=model,
+        job_dir=str(job_dir),
+        output=str(paths.output),
+        **values,
     )
 
 

@@ -17,7 +17,7 @@ NOW = moment("2026-11-30T06:00:00Z") / 1_000_000
     ("name", "value"),
     [
         ("model", "m"),
-        ("id", "gym-job-20261129T000000Z-00000a"),
+        ("id", "gym-job-m"),
         ("age", "1 d"),
         ("cluster", "here"),
         ("labels", "team=a n=1"),
@@ -36,5 +36,5 @@ def test_labels_age_and_settings_are_facts(tmp_path: Path, name: str, value: str
 
 def test_a_run_without_files_has_no_settings(tmp_path: Path) -> None:
     _, found = cell(tmp_path, "m", 10)
-    gone = replace(found, job_dir=str(tmp_path / "gone"))
+    gone = replace(found, output=str(tmp_path / "gone"))
     assert run_fact("num_repeats", record(tmp_path), gone, now=NOW) is None
