@@ -36,25 +36,26 @@ def _ids(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
                 yield record.gym_job_id.removeprefix("gym-job-"), names
 
 
-def _record_of(ctx: click.Context) -> SubmissionRecord:
+def _entries(ctx: click.Context) -> list[tuple[str, str | None]]:
+    """Benchmarks of the run that is named, each with its model in a campaign."""
     from nemo_gym.orchestration.records import index
+    from nemo_gym.orchestration.records.run_outputs import run_without_record
 
-    return index.find(str(ctx.params.get("name")), report=lambda _sentence: None)
+    name = str(ctx.params.get("name"))
+    run = run_without_record(name)
+    if run is not None:
+        return [(benchmark, None) for benchmark in run.outputs]
+    record = index.find(name, report=lambda _sentence: None)
+    return [(entry.benchmark, entry.model) for entry in record.benchmarks]
 
 
 def _benchmarks_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
-    from nemo_gym.orchestration.records.run_outputs import run_without_record
-
-    run = run_without_record(str(ctx.params.get("name")))
-    if run is not None:
-        return [(name, "") for name in run.outputs]
-    return [(entry.benchmark, "") for entry in _record_of(ctx).benchmarks]
+    return [(benchmark, "") for benchmark, _ in _entries(ctx)]
 
 
-def _benchmarks_or_models_of_run(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:
-    entries = _record_of(ctx).benchmarks
-    models = dict.fromkeys(entry.model for entry in entries if entry.model is not None)
-    return [*((model, "all of this model") for model in models), *((one.benchmark, "") for one in entries)]
+def _benchmarks_or_models_of_run(ctx: click.Context, incomplete: str) -> Iterable[tuple[str, str]]:
+    models = dict.fromkeys(model for _, model in _entries(ctx) if model is not None)
+    return [*((model, "all of this model") for model in models), *_benchmarks_of_run(ctx, incomplete)]
 
 
 def _benchmarks(ctx: click.Context, _incomplete: str) -> Iterable[tuple[str, str]]:

@@ -26,7 +26,10 @@ def terminal_width() -> int | None:
 
 
 def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
-    """The submission of a name; raises `GymError` when there is none, or none with such a benchmark."""
+    """The submission of a name; raises `GymError` when there is none, or none with such a benchmark.
+
+    The name of a campaign's model stands for all of its benchmarks.
+    """
     from nemo_gym.orchestration.records import index, locations
 
     record = index.find(name, report=report)
@@ -34,29 +37,18 @@ def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     return record
 
 
-def one_with(name: str, benchmark_or_model: str | None) -> SubmissionRecord:
-    """The same, where the name of a campaign's model may stand for all of its benchmarks."""
-    from nemo_gym.orchestration.records import locations
-
-    record = one(name)
-    if benchmark_or_model is not None:
-        locations.of_model_or(record, benchmark_or_model)
-    return record
-
-
 def only_benchmark(record: SubmissionRecord, benchmark: str | None, *, otherwise: str = "") -> str:
-    """The benchmark that is named, or the only one of a submission.
+    """The benchmark that is named, or the only one of a submission or of a campaign's model.
 
     Raises `UsageError` when there are several, which ends with what can be done ``otherwise``.
     """
-    if benchmark is not None:
-        return benchmark
-    names = [entry.benchmark for entry in record.benchmarks]
+    from nemo_gym.orchestration.records import locations
+
+    names = [entry.benchmark for entry in locations.chosen(record, benchmark)]
     if len(names) != 1:
         end = f" ({otherwise})" if otherwise else ""
-        raise UsageError(
-            f"{record.gym_job_id} has {len(names)} benchmarks; name one: {', '.join(names)}{end}."
-        )
+        its = record.gym_job_id if benchmark is None else f"{benchmark} of {record.gym_job_id}"
+        raise UsageError(f"{its} has {len(names)} benchmarks; name one: {', '.join(names)}{end}.")
     return names[0]
 
 

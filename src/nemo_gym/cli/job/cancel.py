@@ -50,15 +50,15 @@ def cancel(
     """
     if benchmark is not None and everything:
         raise UsageError("give one benchmark, or --all.")
-    from nemo_gym.cli.submissions import one_with, only_benchmark
+    from nemo_gym.cli.submissions import one, only_benchmark
     from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.submit import cancel as cancelling
     from nemo_gym.orchestration.submit.submitting_host import username
 
-    record = one_with(name, benchmark)
-    if not everything:
+    record = one(name, benchmark)
+    if benchmark is None and not everything:
         benchmark = only_benchmark(record, benchmark, otherwise="or give --all")
-    elif not yes:
+    elif everything and not yes:
         _confirm(record)
     request = cancelling.CancelRequest(
         record=record, benchmark=benchmark, by=username(), why=" ".join(reason.split()), within=within

@@ -15,7 +15,7 @@ _FORMATS = ("parquet", "csv", "lm-eval", "inspect", "wandb", "mlflow", "model-ca
 
 @click.command(short_help="Write results in another program's format.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @click.option("--to", "form", required=True, type=click.Choice(_FORMATS), help="The format.")
 @click.option(
     "-o",

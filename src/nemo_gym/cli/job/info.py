@@ -14,7 +14,7 @@ from nemo_gym.errors import EXIT_DONE
 
 @click.command(short_help="Directories, jobs, decisions and logs of a submission.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @click.option("--config", "with_config", is_flag=True, help="Also the config exactly as submitted.")
 @json_option
 def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> int:
@@ -23,6 +23,7 @@ def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> 
     """
     from nemo_gym.cli.submissions import one
     from nemo_gym.job_paths import RunPaths
+    from nemo_gym.orchestration.records.locations import chosen
     from nemo_gym.orchestration.status import info as benchmark_info
     from nemo_gym.orchestration.status.gather import Scope, gather
     from nemo_gym.orchestration.status.machines import SubmissionMachines
@@ -30,10 +31,12 @@ def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> 
     record = one(name, benchmark)
     with SubmissionMachines() as machines:
         files = machines.of(record).files
-        scope = Scope(every_job=True, benchmark=benchmark)
+        wanted = {entry.benchmark for entry in chosen(record, benchmark)}
+        scope = Scope(every_job=True, benchmark=wanted.copy().pop() if len(wanted) == 1 else None)
         found = [
             benchmark_info.describe(known, files)
             for known in gather([record], machines, scope=scope).values()
+            if known.benchmark in wanted
         ]
         path = RunPaths(Path(record.run_dir)).resolved_config
         config = files.read(path).decode("utf-8", "replace") if with_config else None

@@ -13,7 +13,7 @@ from nemo_gym.cli.options import json_option
 
 @click.command(short_help="Pack a run with a report, as one file to send.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @click.option(
     "-o",
     "--output",

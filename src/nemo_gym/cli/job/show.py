@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Read rollouts: prompt, answer, grade and reason.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @click.option("--failed", is_flag=True, help="Rollouts without a result, after a failed attempt.")
 @click.option("--wrong", is_flag=True, help="Rollouts with a reward below 1.")
 @click.option("--truncated", is_flag=True, help="Rollouts whose answer stopped at the token limit.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Certify that results are whole.")
 @click.argument("name", metavar="ID", shell_complete=completing.run_ids)
-@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_of_run)
+@click.argument("benchmark", required=False, shell_complete=completing.benchmarks_or_models_of_run)
 @json_option
 def verify(name: str, benchmark: str | None, as_json: bool) -> int:
     """Certify the results of a submission: every expected rollout is there exactly once, none torn or

@@ -72,26 +72,16 @@ def location_of(record: SubmissionRecord) -> SubmissionLocation:
     raise GymError(f"there is no folder {run_dir} any more; if it was moved, `gym job adopt` its new place.")
 
 
-def chosen(record: SubmissionRecord, benchmark: str | None) -> list[BenchmarkEntry]:
-    """All benchmarks of a submission, or the one that is named; raises `GymError` when there is none such."""
-    entries = [entry for entry in record.benchmarks if benchmark in (None, entry.benchmark)]
-    if not entries:
-        names = ", ".join(entry.benchmark for entry in record.benchmarks)
-        raise GymError(f"{record.gym_job_id} has no benchmark '{benchmark}'; it has {names or 'none'}.")
-    return entries
+def chosen(record: SubmissionRecord, name: str | None) -> list[BenchmarkEntry]:
+    """All benchmarks of a submission, the one of that name, or all of a campaign's model of that name.
 
-
-def of_model_or(record: SubmissionRecord, name: str) -> list[BenchmarkEntry]:
-    """The benchmark of that name, or all of a campaign's model of that name.
-
-    Raises `GymError` when there is neither.
+    Raises `GymError` when there is none such.
     """
     models = {entry.model: None for entry in record.benchmarks if entry.model is not None}
-    if name in models and all(entry.benchmark != name for entry in record.benchmarks):
-        return [entry for entry in record.benchmarks if entry.model == name]
-    try:
-        return chosen(record, name)
-    except GymError as error:
-        if not models:
-            raise
-        raise GymError(f"{str(error).rstrip('.')}; its models are {', '.join(models)}.") from None
+    entries = [entry for entry in record.benchmarks if name in (None, entry.benchmark)]
+    entries = entries or [entry for entry in record.benchmarks if entry.model == name]
+    if not entries:
+        names = ", ".join(entry.benchmark for entry in record.benchmarks)
+        of_models = f"; its models are {', '.join(models)}" if models else ""
+        raise GymError(f"{record.gym_job_id} has no benchmark '{name}'; it has {names or 'none'}{of_models}.")
+    return entries

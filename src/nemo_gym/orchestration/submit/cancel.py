@@ -23,7 +23,7 @@ from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_gym.orchestration.records.locations import of_model_or
+from nemo_gym.orchestration.records.locations import chosen
 from nemo_gym.orchestration.status.gather import Groups, Key, Scope, gather
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
@@ -57,7 +57,7 @@ class CancelRequest:
     def benchmarks(self) -> frozenset[str]:
         """The names of those that are to end; raises `GymError` for one that the submission has not."""
         record = self.record
-        entries = record.benchmarks if self.benchmark is None else of_model_or(record, self.benchmark)
+        entries = chosen(record, self.benchmark)
         return frozenset(entry.benchmark for entry in entries)
 
 

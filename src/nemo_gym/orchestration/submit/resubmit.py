@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,16 @@ from nemo_gym.orchestration.executors.base import Queued
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import folder_of
 from nemo_gym.orchestration.records import submission_file
+from nemo_gym.orchestration.records.locations import chosen
 from nemo_gym.orchestration.status.gather import Groups, Scope, gather
 from nemo_gym.orchestration.status.report import assess
 from nemo_gym.orchestration.submit import cancel
 from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.durations import parse_duration, slurm_time
+from nemo_runs.errors import RunsError
 from nemo_runs.processes import trees
 from nemo_runs.processes.trees import Liveness
+from nemo_slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.schema import SubmitConfig
@@ -38,12 +41,17 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
+class NothingLeftError(RefusedError):
+    """The benchmark has succeeded."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResubmitRequest:
     """What is to be queued again."""
 
     record: SubmissionRecord
     benchmark: str
+    """Of a campaign also the name of a model: all of its benchmarks."""
     by: str
     environ: Mapping[str, str]
     """Holds the telemetry token where the run has telemetry; jobs of this machine inherit all of it."""
@@ -80,6 +88,40 @@ class Resubmitted:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResubmitReport:
+    """What became of all benchmarks of a model."""
+
+    gym_job_id: str
+    done: list[Resubmitted]
+    succeeded: list[str]
+    """Benchmarks that were passed over, since nothing is left to do."""
+    problems: list[str]
+    """Why some could not be queued."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One document."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "gym_job_id": self.gym_job_id,
+            "resubmitted": [each.to_json() for each in self.done],
+            "succeeded": self.succeeded,
+            "problems": self.problems,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A benchmark that may be queued again."""
+
+    request: ResubmitRequest
+    known: Evidence
+    machine: SubmissionMachine
+    config: SubmitConfig
+    walltime: int | None
+    """The raised walltime in seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Budget:
     """What the config and earlier resubmissions allow; `None`: no limit."""
@@ -90,14 +132,47 @@ class _Budget:
 
 
 def resubmit(request: ResubmitRequest, machines: Groups, *, clock: SecondsClock | None = None) -> Resubmitted:
-    """Queue a benchmark again.
+    """Queue one benchmark again.
 
     Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
     walltime is used up and not raised; `UsageError` for a budget that is not raised or has no reason.
     """
-    from nemo_gym.orchestration.plan.build import plan_again
-
     clock = clock or SystemClock()
+    return _queue(_checked(request, machines, clock), clock)
+
+
+def resubmit_model(
+    request: ResubmitRequest, machines: Groups, *, clock: SecondsClock | None = None
+) -> ResubmitReport:
+    """Queue all benchmarks of a campaign's model again that have not succeeded, each in a job of its own.
+
+    All are looked at before one is queued. Raises as `resubmit` does, and where all have succeeded.
+    """
+    clock = clock or SystemClock()
+    checked: list[_Checked] = []
+    succeeded: list[str] = []
+    for entry in chosen(request.record, request.benchmark):
+        try:
+            checked.append(_checked(replace(request, benchmark=entry.benchmark), machines, clock))
+        except NothingLeftError:
+            succeeded.append(entry.benchmark)
+    if not checked:
+        raise NothingLeftError(
+            f"all benchmarks of {request.benchmark} have succeeded: every rollout is recorded, and nothing is "
+            "left to do."
+        )
+    done, problems = [], []
+    for each in checked:
+        try:
+            done.append(_queue(each, clock))
+        except (GymError, RunsError, SlurmError) as error:  # the others do not depend on it
+            problems.append(str(error))
+    return ResubmitReport(
+        gym_job_id=request.record.gym_job_id, done=done, succeeded=succeeded, problems=problems
+    )
+
+
+def _checked(request: ResubmitRequest, machines: Groups, clock: SecondsClock) -> _Checked:
     if request.raises and not request.reason.strip():
         raise UsageError("--reason TEXT: raising a budget needs a reason; it is recorded with the run.")
     scope = Scope(every_job=True, benchmark=request.benchmark)
@@ -109,10 +184,17 @@ def resubmit(request: ResubmitRequest, machines: Groups, *, clock: SecondsClock 
     config = _config(machine, request.record, request.benchmark)
     _check_token(config, request.environ)
     walltime = _checked_budget(request, known, _budget(config, request, known))
-    number = len(known.resubmissions) + 1
-    paths = JobPaths(known.job_dir).resubmission(number)
     _refuse_elsewhere(machine, known)
     submission_file.refuse_changed(known.job_dir, machine.files.read)
+    return _Checked(request, known, machine, config, walltime)
+
+
+def _queue(checked: _Checked, clock: SecondsClock) -> Resubmitted:
+    from nemo_gym.orchestration.plan.build import plan_again
+
+    request, known, machine = checked.request, checked.known, checked.machine
+    number = len(known.resubmissions) + 1
+    paths = JobPaths(known.job_dir).resubmission(number)
     for again in known.pending:
         # a job that it may have queued is refused a second one by the executor, and is seen once it starts
         error = JobPaths(known.job_dir).resubmission(again.number).queue_error
@@ -120,15 +202,14 @@ def resubmit(request: ResubmitRequest, machines: Groups, *, clock: SecondsClock 
     if not machine.files.claim(paths.folder):
         raise RefusedError(_under_way(known, number))
     try:
-        _note(machine, request, paths, walltime, utc_text(clock.seconds()))
+        _note(machine, request, paths, checked.walltime, utc_text(clock.seconds()))
         machine.files.remove(JobPaths(known.job_dir).cancelled)
     except BaseException:
         # nothing was queued, and nothing of this attempt may stand in the way of the next
         machine.files.unclaim(paths.folder)
         raise
-    plan = plan_again(
-        config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=request.by
-    )
+    its = known.benchmark, known.job_dir
+    plan = plan_again(checked.config, known.gym_job_id, *its, resubmission=number, user=request.by)
     answer = machine.executor.submit(plan)[0]
     return _recorded(machine, request, known, paths, answer, utc_text(clock.seconds()))
 
@@ -151,7 +232,7 @@ def _refuse(known: Evidence) -> None:
     status = assess(known)
     complete = known.last is not None and known.last.collected is not None and known.last.collected.complete
     if status.state is BenchmarkState.SUCCEEDED and complete:
-        raise RefusedError(f"{it} has succeeded: every rollout is recorded, and nothing is left to do.")
+        raise NothingLeftError(f"{it} has succeeded: every rollout is recorded, and nothing is left to do.")
 
 
 def _under_way(known: Evidence, number: int) -> str:

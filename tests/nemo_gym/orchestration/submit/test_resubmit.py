@@ -18,7 +18,7 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import quote
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.machines import SubmissionMachine
-from nemo_gym.orchestration.submit.resubmit import ResubmitRequest, resubmit
+from nemo_gym.orchestration.submit.resubmit import ResubmitRequest, resubmit, resubmit_model
 from nemo_runs.clock import MovableClock
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
@@ -283,3 +283,99 @@ def test_what_is_not_as_it_was_queued_is_not_queued_again_and_is_when_it_was_put
     # jobs do not read run.yaml itself
     place.put("gpqa", {"job.sh": "s"})
     assert place.again().number == 1
+
+
+CAMPAIGN = """
+compute:
+  here: {type: local, max_parallel: 3, walltime: "00:10:00"}
+driver:
+  models:
+    small: {run: {policy_base_url: "http://h/v1", policy_model_name: m}}
+  benchmarks:
+    sums: {resumable: {max_retries: 2, max_walltime: "02:00:00"}, run: {config_paths: [gpqa]}}
+    products: {resumable: {max_retries: 2, max_walltime: "02:00:00"}, run: {config_paths: [gpqa]}}
+    choices: {resumable: true, run: {config_paths: [gpqa]}}
+job: {output_path: /runs}
+"""
+
+
+class CampaignPlace(Place):
+    """A campaign of one model whose benchmarks have ended."""
+
+    names = ("small.sums", "small.products", "small.choices")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (folder / "resolved-config.yaml").write_text(CAMPAIGN)
+        for name in self.names:
+            self.put(name, link("1.0", end="failed 1 none\nit broke"))
+
+    def request(self, **changes) -> ResubmitRequest:
+        entries = tuple(
+            BenchmarkEntry(benchmark=name, job_dir=str(self.folder / name), job_id="1", model="small")
+            for name in self.names
+        )
+        record = SubmissionRecord(
+            gym_job_id=ID, gym_version="", gym_commit=None, submitted_at="", run_dir=str(self.folder),
+            cluster="here", executor="fake", submitted_by="ada", benchmarks=entries,
+        )  # fmt: skip
+        values = {"record": record, "benchmark": "small", "by": "ada", "environ": {}, **changes}
+        return ResubmitRequest(**values)
+
+    def queued(self) -> list[str]:
+        return [plan.benchmark for submission in self.executor.submissions for plan in submission.jobs]
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    return CampaignPlace(tmp_path)
+
+
+def test_a_model_of_a_campaign_is_all_of_its_benchmarks_that_have_not_succeeded(campaign):
+    campaign.put("small.products", link("1.0", collected=collected()))
+    done = resubmit_model(campaign.request(reason="again"), campaign, clock=MovableClock())
+    assert campaign.queued() == ["small.sums", "small.choices"]
+    assert [each.benchmark for each in done.done] == campaign.queued()
+    assert (done.succeeded, done.problems) == (["small.products"], [])
+    assert campaign.value("resubmits/1/queued", "small.sums") == "fake-1\n"
+
+
+def test_nothing_of_a_model_is_queued_while_one_benchmark_is_alive(campaign):
+    campaign.put("small.choices", link("1.0", queued="2"))
+    campaign.executor.cluster.jobs["2"] = JobObservation(JobState.QUEUED, "")
+    with pytest.raises(RefusedError, match=r"small.choices of .* is alive \(job 2\)"):
+        resubmit_model(campaign.request(), campaign, clock=MovableClock())
+    assert campaign.queued() == []
+    assert not (campaign.folder / "small.sums" / "resubmits").exists()
+
+
+def test_a_budget_that_one_benchmark_of_a_model_has_not_is_refused_before_anything_is_queued(campaign):
+    request = campaign.request(max_walltime="03:00:00", reason="longer")
+    with pytest.raises(UsageError, match="it is unlimited already"):
+        resubmit_model(request, campaign, clock=MovableClock())
+    assert campaign.queued() == []
+
+
+def test_one_benchmark_that_cannot_be_queued_is_not_in_the_way_of_the_others(campaign):
+    answers = iter([None, "8", "9"])
+
+    def submit(submission):
+        job_id = next(answers)
+        return [Queued(submission.jobs[0].benchmark, job_id, None if job_id else "no room")]
+
+    campaign.executor.submit = submit
+    done = resubmit_model(campaign.request(), campaign, clock=MovableClock())
+    assert [(each.benchmark, each.job_id) for each in done.done] == [
+        ("small.products", "8"),
+        ("small.choices", "9"),
+    ]
+    (problem,) = done.problems
+    assert "small.sums of" in problem
+    assert "no room" in problem
+
+
+def test_a_model_whose_benchmarks_have_all_succeeded_has_nothing_left(campaign):
+    for name in campaign.names:
+        campaign.put(name, link("1.0", collected=collected()))
+    with pytest.raises(RefusedError, match="all benchmarks of small have succeeded"):
+        resubmit_model(campaign.request(), campaign, clock=MovableClock())
