@@ -11,7 +11,6 @@ from nemo_gym.cli import completing
 from nemo_gym.cli.options import duration, json_option
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
 
-
 _OTHERWISE = "of a campaign, a model stands for all of its benchmarks"
 
 

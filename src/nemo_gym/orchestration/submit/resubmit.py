@@ -158,8 +158,8 @@ def resubmit_model(
             succeeded.append(entry.benchmark)
     if not checked:
         raise NothingLeftError(
-            f"all benchmarks of {request.benchmark} have succeeded: every rollout is recorded, and nothing is "
-            "left to do."
+            f"all benchmarks of {request.benchmark} have succeeded: every rollout is recorded, and nothing "
+            "is left to do."
         )
     done, problems = [], []
     for each in checked:
