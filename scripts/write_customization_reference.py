@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from nemo_helix_plugin.customization import common_fields
 from nemo_helix_plugin.customization.backends import BUILT_IN
 from nemo_helix_plugin.customization.requests import CustomizationOptions
 from nemo_helix_server.customizer.backends import registry
@@ -20,8 +21,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "customization.md"
 
 HEAD = """# Fine-tuning jobs
 
-`nemo customization {names} --job-json job.json` submits a job; the file holds the backend's
-input spec. This page is written from the code (`make reference`).
+`nemo customization sft|dpo|grpo --model M --data FILE -o NAME` submits a job by the backend that is
+installed, in [fields of one set of names](#one-set-of-names).
+`nemo customization {names} --job-json job.json` submits one to a backend; the file holds the
+backend's own spec, as YAML or JSON. This page is written from the code (`make reference`).
 
 - Everything that is wrong with a spec is said at once: each field by its dotted name (and its line, of a file
   that `nemo` reads), with what would be right; then each name that nothing has, and what the service lacks.
@@ -176,9 +179,57 @@ def shown(value: Any) -> str:
     return f"`{value}`" if value != "required" else "required"
 
 
+COMMON = """## One set of names
+
+`nemo customization sft`, `dpo` and `grpo` take these fields as options (`--learning-rate`; `-o` for
+`output`), by `--set field=value`, and from a YAML or JSON file by `--spec`. Options win over `--set`, and
+that over the file.
+
+- The backend is the one that the file's `backend` or `--backend` names; else the first that is installed
+  among those that have every field which was given: with `load_in_4bit` it is `unsloth`.
+- Fields of a backend's own spec are taken under their own names, as `training.lora.exclude_modules`. A name
+  that another backend has for the same, such as `batch.global_batch_size`, is taken for all.
+- `model` is a model of the workspace, a folder with a `config.json`, or a name at the hub, with `hf://` in
+  front or without: what no workspace can have or has is looked up there. A folder is referred to where the
+  service is on this machine, and sent otherwise, or with `--upload-model`.
+- Files and folders of `data`, `validation` and `environment` are sent to filesets that are named by what is
+  in them: the same content is sent once, and a job goes on with what it began with. Relative paths in a file
+  are looked up beside it, then in the current folder.
+- All errors are said at once, in the names that were written and with their lines.
+- `--print-spec` prints the backend's spec. `explain` prints the table below, `preview` shows what would be
+  learned; `--dry-run`, `--sweep`, `--wait`, `--watch` and `--profile` work as with a backend's own command,
+  and `--option` is what is `-o` there.
+
+| Field | Meaning | For | automodel | unsloth | rl |
+| --- | --- | --- | --- | --- | --- |
+"""
+DEFAULTS = """
+Where nothing is given, it does not depend on the backend: {defaults}. `load_in_4bit` is `false`.
+The learning rate is {rates}.
+"""
+
+
+def one_set_of_names() -> Iterator[str]:
+    """The section about the names that every backend takes."""
+    yield COMMON.rstrip("\n")
+    for field in common_fields.FIELDS:
+        methods = "all" if len(field.methods) == len(common_fields.METHODS) else ", ".join(field.methods)
+        places = (f"`{field.places[one]}`" if one in field.places else "" for one in BUILT_IN)
+        yield f"| `{field.name}` | {field.meaning} | {methods} | {' | '.join(places)} |"
+    given = "; ".join(
+        f"for {method} " + ", ".join(f"`{name}: {value}`" for name, value in values.items())
+        for method, values in common_fields.DEFAULTS.items()
+    )
+    rates = "; ".join(
+        f"for {method} {rates['lora']:g} of adapters, {rates['all_weights']:g} of all weights"
+        for method, rates in common_fields.RATES.items()
+    )
+    yield DEFAULTS.format(defaults=given, rates=rates)
+
+
 def page(names: Iterable[str] = tuple(BUILT_IN)) -> str:
     """The whole page, about these backends."""
-    lines = [HEAD.replace("{names}", "|".join(names)).rstrip("\n"), ""]
+    lines = [HEAD.replace("{names}", "|".join(names)).rstrip("\n"), "", *one_set_of_names()]
     for backend in map(registry.find, names):
         for table in backend.tables:
             lines += [

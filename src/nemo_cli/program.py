@@ -26,6 +26,8 @@ _WORDING = (
     ("is not a valid float range", "is not a number"),
 )
 """What click says, and what is said in its place."""
+_LISTED = "\n  "
+"""What begins each of several problems: each stays on its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,12 @@ class Program:
 
     def _report_usage(self, error: click.UsageError) -> None:
         where = error.ctx.command_path if error.ctx else self.name
-        message = suggestions.reworded(" ".join(error.format_message().split()))
+        lines = [" ".join(line.split()) for line in error.format_message().split(_LISTED)]
+        message = suggestions.reworded(_LISTED.join(lines))
         for theirs, ours in _WORDING:
             message = message.replace(theirs, ours)
-        self._report(f"{_ended(message)} See '{where} --help'.")
+        between = "\n" if _LISTED in message else " "
+        self._report(f"{_ended(message)}{between}See '{where} --help'.")
 
     def _report_error(self, error: Exception) -> int:
         if os.environ.get(self.debug_variable):

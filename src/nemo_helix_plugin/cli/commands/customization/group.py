@@ -13,10 +13,11 @@ from nemo_helix_plugin.cli.commands.customization.submitting import given_upload
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output import documents
-from nemo_helix_plugin.customization import backends
+from nemo_helix_plugin.customization import backends, common_fields
 
 _HERE = "nemo_helix_plugin.cli.commands.customization"
 _COMMANDS = {
+    **{name: Lazy(f"{_HERE}.methods:{name}", summary) for name, summary in common_fields.SUMMARIES.items()},
     **{name: Lazy(f"{_HERE}.submitting:{name}", backends.summary(name)) for name in backends.names()},
     "job-templates": Lazy(f"{_HERE}.templates:templates", "Saved specs."),
 }

@@ -50,15 +50,17 @@ def read_object(file: str, option: str) -> SpecFile:
     return SpecFile(found, text)
 
 
-def options(words: Sequence[str], file: str | None, token_secret: str | None) -> dict[str, Any] | None:
-    """The options: a file's, over which ``backend.key=value`` words win."""
+def options(
+    words: Sequence[str], file: str | None, token_secret: str | None, *, named: str = "-o"
+) -> dict[str, Any] | None:
+    """The options: a file's, over which ``backend.key=value`` words win; ``named`` is the words' option."""
     found = read_object(file, "--options-file").value if file else {}
     for word in words:
         path, equals, value = word.partition("=")
         backend, dot, key = path.partition(".")
         if not (equals and dot and backend and key):
-            raise click.UsageError(f"-o {word}: write backend.key=value, as in subprocess.memory=16Gi.")
-        _put(found, (backend, key), scalar(value, f"-o {word}"), f"-o {word}")
+            raise click.UsageError(f"{named} {word}: write backend.key=value, as in subprocess.memory=16Gi.")
+        _put(found, (backend, key), scalar(value, f"{named} {word}"), f"{named} {word}")
     if token_secret:
         _put(found, ("hub", "token_secret"), token_secret, "--hf-token-secret")
     if not found:

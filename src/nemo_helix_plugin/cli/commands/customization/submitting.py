@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Container, Mapping
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import click
 
@@ -53,59 +53,91 @@ def upload_options(kinds: Container[str] = _UPLOADS) -> Callable[[Function], Fun
     return add
 
 
-def _submit_options(kinds: Container[str]) -> Callable[[Function], Function]:
-    options: list[Callable[[Function], Function]] = [
-        click.option(
-            "--poll-interval",
-            type=click.FloatRange(min=0.1),
-            default=3.0,
-            show_default=True,
-            help="Seconds between two looks.",
-        ),
-        click.option(
-            "--force", is_flag=True, help="With --dry-run: exit with 0 whatever would keep it from working."
-        ),
-        click.option("--dry-run", is_flag=True, help="Check everything and say what it takes; make no job."),
-        click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; no limit by default."),
-        click.option("--watch", is_flag=True, help="The same, showing its log too."),
-        click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
-        click.option("--hf-token-secret", metavar="NAME", help="The secret with an access token of the hub."),
-        upload_options(kinds),
-        click.option(
-            "--options-file", metavar="FILE", shell_complete=files, help="Options as a JSON or YAML object."
-        ),
-        click.option(
-            "-o",
-            "words",
-            metavar="BACKEND.KEY=VALUE",
-            multiple=True,
-            help="One option, such as subprocess.memory=16Gi.",
-        ),
-        click.option("--sweep-name", metavar="NAME", help="Name of the sweep; one is made up by default."),
-        click.option(
-            "--sweep",
-            "swept",
-            metavar="FIELD=VALUE,VALUE",
-            multiple=True,
-            help="A job for each value of a field of the spec, and for each combination of several such.",
-        ),
-        click.option(
-            "--profile",
-            metavar="NAME",
-            shell_complete=completing.profile_names,
-            help="Execution profile of the training step.",
-        ),
-        click.option(
-            "--job-json",
-            metavar="FILE",
-            shell_complete=files,
-            help="The backend's input spec, a JSON object; `-` is standard input. Required.",
-        ),
-    ]
+_FOLLOWING: tuple[Callable[[Function], Function], ...] = (
+    click.option(
+        "--poll-interval",
+        type=click.FloatRange(min=0.1),
+        default=3.0,
+        show_default=True,
+        help="Seconds between two looks.",
+    ),
+    click.option(
+        "--force", is_flag=True, help="With --dry-run: exit with 0 whatever would keep it from working."
+    ),
+    click.option("--dry-run", is_flag=True, help="Check everything and say what it takes; make no job."),
+    click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; no limit by default."),
+    click.option("--watch", is_flag=True, help="The same, showing its log too."),
+    click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
+    click.option("--sweep-name", metavar="NAME", help="Name of the sweep; one is made up by default."),
+    click.option(
+        "--sweep",
+        "swept",
+        metavar="FIELD=VALUE,VALUE",
+        multiple=True,
+        help="A job for each value of a field of the spec, and for each combination of several such.",
+    ),
+)
+_AROUND: tuple[Callable[[Function], Function], ...] = (
+    click.option("--hf-token-secret", metavar="NAME", help="The secret with an access token of the hub."),
+    click.option(
+        "--options-file", metavar="FILE", shell_complete=files, help="Options as a JSON or YAML object."
+    ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=completing.profile_names,
+        help="Execution profile of the training step.",
+    ),
+)
+
+
+class Follow(NamedTuple):
+    """What happens with a job besides making it."""
+
+    wait: bool
+    watch: bool
+    dry_run: bool
+    force: bool
+    timeout: float | None
+    poll_interval: float
+    swept: tuple[str, ...]
+    sweep_name: str | None
+
+    @classmethod
+    def taken(cls, given: dict[str, Any]) -> Self:
+        """Of a command's options, which are taken out; `click.UsageError` where they do not go together."""
+        found = cls(**{name: given.pop(name) for name in cls._fields})
+        if found.wait and found.watch:
+            raise click.UsageError("Give --wait or --watch, not both.")
+        if found.swept and (found.wait or found.watch):
+            raise click.UsageError(
+                "--wait and --watch follow one job; `nemo sweeps get NAME` shows those of a sweep."
+            )
+        if found.sweep_name and not found.swept:
+            raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")
+        if found.dry_run and (found.wait or found.watch):
+            raise click.UsageError("--dry-run makes no job to wait for; leave --wait and --watch out.")
+        if found.dry_run and found.swept:
+            raise click.UsageError("--dry-run tries one job; leave --sweep out.")
+        if found.force and not found.dry_run:
+            raise click.UsageError("--force is for --dry-run.")
+        return found
+
+
+def submit_options(kinds: Container[str], option: tuple[str, ...]) -> Callable[[Function], Function]:
+    """Add all options but those of the spec; ``option`` has the names of that for ``backend.key=value``."""
+    word: Callable[[Function], Function] = click.option(
+        *option,
+        "option_words",
+        metavar="BACKEND.KEY=VALUE",
+        multiple=True,
+        help="One option, such as subprocess.memory=16Gi.",
+    )
 
     def add(function: Function) -> Function:
-        for option in options:
-            function = option(function)
+        more: list[Callable[[Function], Function]] = [upload_options(kinds), word]
+        for one in (*_FOLLOWING, *more, *_AROUND):
+            function = one(function)
         return function
 
     return add
@@ -117,7 +149,13 @@ def backend_group(backend: str) -> click.Group:
     summary, references = backends.find(backend).summary, backends.find(backend).references
 
     @click.group(backend, cls=NemoGroup, invoke_without_command=True, short_help=summary)
-    @_submit_options(references)
+    @click.option(
+        "--job-json",
+        metavar="FILE",
+        shell_complete=files,
+        help="The backend's input spec, a JSON or YAML object; `-` is standard input. Required.",
+    )
+    @submit_options(references, ("-o", "--option"))
     @workspace_option
     @command_options
     def group(flags: GlobalFlags, **given: Any) -> int | None:
@@ -198,68 +236,48 @@ def submit(
     *,
     job_json: str,
     profile: str | None,
-    words: tuple[str, ...],
+    option_words: tuple[str, ...],
     options_file: str | None,
     hf_token_secret: str | None,
     exist_ok: bool,
-    wait: bool,
-    watch: bool,
-    dry_run: bool,
-    force: bool,
-    timeout: float | None,
-    poll_interval: float,
-    swept: tuple[str, ...] = (),
-    sweep_name: str | None = None,
-    **sources: str | None,
+    **given: Any,
 ) -> int:
     """Check everything that can be checked here, send files, submit, and wait where that is wanted."""
-    _check_together(
-        wait=wait, watch=watch, dry_run=dry_run, force=force, swept=bool(swept), named=bool(sweep_name)
-    )
-    uploads = given_uploads(sources)
+    follow = Follow.taken(given)
+    uploads = given_uploads(given)
     spec = checked_spec(backend, job_json, uploads)
-    options = specs.options(words, options_file, hf_token_secret)
-    name = sweeping.sweep_name(sweep_name) if swept else ""
-    if swept:
+    options = specs.options(option_words, options_file, hf_token_secret)
+    name = sweeping.sweep_name(follow.sweep_name) if follow.swept else ""
+    if follow.swept:
         sweeping.planned(
-            backend, specs.with_references(backend, spec, dict.fromkeys(uploads, STAND_IN)), swept, name
+            backend,
+            specs.with_references(backend, spec, dict.fromkeys(uploads, STAND_IN)),
+            follow.swept,
+            name,
         )
     spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
     asked = {"spec": spec, "workspace": call.workspace, "profile": profile, "options": options}
-    if swept:
-        return sweeping.submit(call, backend, sweeping.planned(backend, spec, swept, name), asked)
-    if dry_run:
+    if follow.swept:
+        return sweeping.submit(call, backend, sweeping.planned(backend, spec, follow.swept, name), asked)
+    return make(call, backend, asked, follow)
+
+
+def make(call: CommandContext, backend: str, asked: Mapping[str, Any], follow: Follow) -> int:
+    """Make a job, or try it, and wait for its end where that is wanted."""
+    if follow.dry_run:
         from nemo_helix_plugin.cli.commands.customization import dry_running
 
-        return dry_running.run(call, backend, asked, force=force)
-    operation = Operation(f"customization.{backend}.jobs.create", asked)
+        return dry_running.run(call, backend, asked, force=follow.force)
+    operation = Operation(f"customization.{backend}.jobs.create", dict(asked))
     if call.prints_code(operation):
         return errors.EXIT_DONE
     job = record_of(call.ask(operation))
     click.echo(documents.json_text(job))
-    if wait or watch:
-        return _follow(call, job["name"], timeout=timeout, poll_interval=poll_interval, logs=watch)
+    if follow.wait or follow.watch:
+        return _follow(call, job["name"], follow)
     if call.flags.output_format != "json":
         _guide(call, job)
     return errors.EXIT_DONE
-
-
-def _check_together(*, wait: bool, watch: bool, dry_run: bool, force: bool, swept: bool, named: bool) -> None:
-    """Refuse options that say different things."""
-    if wait and watch:
-        raise click.UsageError("Give --wait or --watch, not both.")
-    if swept and (wait or watch):
-        raise click.UsageError(
-            "--wait and --watch follow one job; `nemo sweeps get NAME` shows those of a sweep."
-        )
-    if named and not swept:
-        raise click.UsageError("--sweep-name goes with --sweep FIELD=VALUE,VALUE.")
-    if dry_run and (wait or watch):
-        raise click.UsageError("--dry-run makes no job to wait for; leave --wait and --watch out.")
-    if dry_run and swept:
-        raise click.UsageError("--dry-run tries one job; leave --sweep out.")
-    if force and not dry_run:
-        raise click.UsageError("--force is for --dry-run.")
 
 
 def given_uploads(sources: Mapping[str, str | None]) -> dict[str, str]:
@@ -275,16 +293,14 @@ def send_all(call: CommandContext, uploads: Mapping[str, str], *, exist_ok: bool
     return {what: upload(call, what, source, exist_ok=exist_ok) for what, source in uploads.items()}
 
 
-def _follow(
-    call: CommandContext, name: str, *, timeout: float | None, poll_interval: float, logs: bool
-) -> int:
+def _follow(call: CommandContext, name: str, follow: Follow) -> int:
     from nemo_helix_plugin.cli.commands.jobs.watch import Watch, run
 
     wanted = Watch(
         name,
-        timeout=timeout,
-        poll_interval=poll_interval,
-        include_logs=logs,
+        timeout=follow.timeout,
+        poll_interval=follow.poll_interval,
+        include_logs=follow.watch,
         report_to_stderr=True,
         shows_job=False,
     )
