@@ -62,8 +62,7 @@ def export(
     bring = remote_copy.for_certificate(benchmark)
     with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
         run = run_outputs(name, benchmark, near)
-        labels = run.record.labels if run.record is not None else {}
-        outputs = exported(run.name, run.outputs, labels)
+        outputs = exported(run.name, run.outputs, run.labels, run.models)
         report_unpublished(outputs)
         request = ExportRequest(form=form, path=output, datasets=datasets, python=python)
         written = write_export(outputs, request)

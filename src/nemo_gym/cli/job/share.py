@@ -38,8 +38,7 @@ def share(name: str, benchmark: str | None, output: Path | None, as_json: bool) 
     bring = remote_copy.for_certificate(benchmark)
     with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
         run = run_outputs(name, benchmark, near)
-        labels = run.record.labels if run.record is not None else {}
-        outputs = exported(run.name, run.outputs, labels)
+        outputs = exported(run.name, run.outputs, run.labels, run.models)
         report_unpublished(outputs)
         form = "report" if output is not None and output.suffix == ".html" else "share"
         written = write_export(outputs, ExportRequest(form=form, path=output))

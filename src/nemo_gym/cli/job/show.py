@@ -61,7 +61,7 @@ def show(
     bring = remote_copy.for_certificate(benchmark)
     with remote_copy.RemoteCopy(bring, report=report, why="results are fetched") as near:
         run = run_outputs(name, benchmark, near)
-        kept = unpublished(exported(run.name, run.outputs, {}))
+        kept = unpublished(exported(run.name, run.outputs, {}, run.models))
         if as_json:
             _print_json(run, wanted, kept)
         else:

@@ -32,6 +32,16 @@ class RunOutputs:
     folder: Path
     """The folder with everything."""
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the submission."""
+        return self.record.labels if self.record is not None else {}
+
+    @property
+    def models(self) -> Mapping[str, str | None]:
+        """Of a campaign, the model of each benchmark."""
+        return {entry.benchmark: entry.model for entry in self.record.benchmarks} if self.record else {}
+
 
 def run_without_record(name: str, benchmark: str | None = None) -> RunOutputs | None:
     """The run of a folder or file that `gym eval run` wrote; ``None`` where a submission is named.

@@ -37,6 +37,8 @@ class ExportedOutput:
     labels: Mapping[str, str] = field(default_factory=dict)
     hides_addresses: bool = False
     """Whether reasons of failures are given without the addresses of servers in them."""
+    campaign_model: str | None = None
+    """Of a campaign: the model's name in its file; several models there may be one server's."""
 
     @cached_property
     def manifest(self) -> OutputManifest:
@@ -66,6 +68,11 @@ class ExportedOutput:
         """The name under which the model answered, else the one that was asked for."""
         name = (self.manifest.model or {}).get("name") or self.manifest.generation.get("policy_model_name")
         return str(name or "unknown")
+
+    @property
+    def column(self) -> str:
+        """The benchmark's name without the campaign's model before it."""
+        return self.benchmark.removeprefix(f"{self.campaign_model}.")
 
     @property
     def unpublished(self) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.rollouts.export.exported import ExportedOutput
-from nemo_gym.rollouts.export.inspect_turns import turn_messages
+from nemo_gym.rollouts.export.inspect_turns import sample_events, turn_messages
 from nemo_gym.rollouts.reading.recorded import RecordedRollout
 
 SCORER = "reward"
@@ -126,10 +126,12 @@ def _sample(output: ExportedOutput, rollout: RecordedRollout) -> dict[str, Any]:
         "scores": {},
         "metadata": {"outcome": rollout.outcome, "verdict": dict(rollout.verdict)},
         "store": {},
-        "events": [],
         "model_usage": {},
+        "uuid": _id(sample),
         "attachments": {},
     }
+    if usage := found["output"].get("usage"):
+        found["model_usage"] = {output.model: usage}
     if rollout.reward is not None:
         found["scores"] = {
             SCORER: {"value": rollout.reward, "answer": rollout.extracted, "explanation": rollout.reason}
@@ -138,6 +140,7 @@ def _sample(output: ExportedOutput, rollout: RecordedRollout) -> dict[str, Any]:
         found["total_time"] = latency / 1000
     if rollout.outcome == "failed":
         found["error"] = {"message": rollout.reason, "traceback": "", "traceback_ansi": ""}
+    found["events"] = sample_events(found, model=output.model, at=output.manifest.created_at, scorer=SCORER)
     return found
 
 
@@ -170,7 +173,9 @@ def _output(
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    short = {key: sample[key] for key in ("id", "epoch", "input", "target", "scores")}
+    names = ("id", "epoch", "uuid", "input", "target", "scores", "model_usage", "total_time")
+    short = {key: sample[key] for key in names if key in sample}
+    short["message_count"] = len(sample["messages"])
     error = sample.get("error")
     return {**short, "metadata": {}, "completed": True, **({"error": error["message"]} if error else {})}
 

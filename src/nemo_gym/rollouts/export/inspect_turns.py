@@ -1,4 +1,4 @@
-"""Turns with tools as messages of an Inspect log: each answer with its calls, and what each call gave."""
+"""Turns with tools as messages of an Inspect log, and the events that its viewer shows as a transcript."""
 
 from __future__ import annotations
 
@@ -20,6 +20,43 @@ def turn_messages(turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]
             yield said | ({"tool_calls": calls} if calls else {})
         for result in turn.get("calls") or ():
             yield _result(result)
+
+
+def sample_events(sample: Mapping[str, Any], *, model: str, at: str, scorer: str) -> list[dict[str, Any]]:
+    """What happened in a sample: its last request, which had all messages before the answer, and its score.
+
+    Inspect's viewer and its tables of messages read events. Earlier requests would hold the same messages
+    again. ``at`` is the date of all events: when each happened is not recorded.
+    """
+    place = f"{sample['id']} {sample['epoch']}"
+    common = {"timestamp": at, "working_start": 0.0}
+    messages, output = sample["messages"], sample["output"]
+    asked = {
+        "event": "model",
+        "uuid": f"model {place}",
+        **common,
+        "model": model,
+        "input": messages[:-1] if output["choices"] else messages,
+        "tools": [],
+        "tool_choice": "auto",
+        "config": {},
+        "output": output,
+    }
+    if error := sample.get("error"):
+        asked["error"] = error["message"]
+    scored = [
+        {
+            "event": "score",
+            "uuid": f"score {place}",
+            **common,
+            "score": score,
+            "target": sample["target"],
+            "intermediate": False,
+            "scorer": scorer,
+        }
+        for score in sample["scores"].values()
+    ]
+    return [asked, *scored]
 
 
 def _call(item: Mapping[str, Any]) -> dict[str, Any]:

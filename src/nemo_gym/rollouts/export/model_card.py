@@ -53,29 +53,41 @@ def write_model_card(
 
 
 def _card_head(outputs: Sequence[ExportedOutput], datasets: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    models = list(dict.fromkeys(output.model for output in outputs))
+    by_model: dict[str, list[ExportedOutput]] = {}
+    for output in outputs:
+        by_model.setdefault(_model_name(output, outputs), []).append(output)
     return {
         "model-index": [
             {
                 "name": model,
                 "results": [
-                    _index_result(output, datasets)
-                    for output in outputs
-                    if output.model == model and output.summary.score is not None
+                    _index_result(output, same, datasets)
+                    for output in same
+                    if output.summary.score is not None
                 ],
             }
-            for model in models
+            for model, same in by_model.items()
         ]
     }
 
 
-def _index_result(output: ExportedOutput, datasets: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _model_name(output: ExportedOutput, outputs: Sequence[ExportedOutput]) -> str:
+    """The name under which the model answered, with the campaign's where several have the same."""
+    same = {other.campaign_model for other in outputs if other.model == output.model}
+    return output.model if len(same) == 1 else f"{output.model} ({output.campaign_model})"
+
+
+def _index_result(
+    output: ExportedOutput, same: Sequence[ExportedOutput], datasets: Mapping[str, tuple[str, str]]
+) -> dict[str, Any]:
+    """A score; ``same`` are all benchmarks of the model, of which several may have one data set's name."""
     score = output.summary.score
     assert score is not None
     dataset = datasets.get(output.benchmark, (output.benchmark_name, ""))[0]
+    alone = sum(other.benchmark_name == output.benchmark_name for other in same) == 1
     return {
         "task": {"type": "text-generation", "name": "Text Generation"},
-        "dataset": {"type": dataset, "name": output.benchmark_name},
+        "dataset": {"type": dataset, "name": output.benchmark_name if alone else output.column},
         "metrics": [
             {
                 "type": "accuracy",

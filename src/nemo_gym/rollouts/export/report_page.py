@@ -15,21 +15,26 @@ from collections.abc import Iterator, Sequence
 
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, shortened
+from nemo_pages.text import one_line, visible
 from nemo_runs.clock import utc_second
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #57606a;
-  --good: #116329; --bad: #b3261e; --odd: #7a4d00; }
+  --good: #116329; --bad: #b3261e; --odd: #7a4d00; --link: #0550ae;
+  --ground: #fff; --ink: #1b1f24; }
 @media (prefers-color-scheme: dark) {
-  :root { --quiet: #a5adb6; --good: #6fdd8b; --bad: #ff9d94; --odd: #e9b872; }
+  :root { --quiet: #a5adb6; --good: #6fdd8b; --bad: #ff9d94; --odd: #e9b872; --link: #9ecbff;
+    --ground: #121417; --ink: #e8eaed; }
 }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--ground); color: var(--ink); }
 table { border-collapse: collapse; }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; vertical-align: top; }
 th, td { border-bottom: 1px solid var(--line); } td.number { text-align: right; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .2rem 0; font-size: .9rem; }
 details.rollout { border-bottom: 1px solid var(--line); padding: .3rem 0; } summary { cursor: pointer; }
-h1 { overflow-wrap: anywhere; } .wide { overflow-x: auto; } .whole { white-space: nowrap; }
+h1 { overflow-wrap: anywhere; font-size: 1.6rem; } a { color: var(--link); }
+.wide { overflow-x: auto; } .whole { white-space: nowrap; }
 h3 { margin: .6rem 0 0; font-size: .85rem; color: var(--quiet); } .quiet { color: var(--quiet); }
 label { margin-right: 1rem; white-space: nowrap; }
 .right { color: var(--good); } .wrong, .failed { color: var(--bad); } .other { color: var(--odd); }
@@ -63,11 +68,37 @@ def report_page(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
     yield f"<h1>{_text(run)}</h1>\n"
     labels = " ".join(f"{key}={value}" for key, value in outputs[0].labels.items())
     yield f"<p class='quiet'>Labels: {_text(labels)}</p>\n" if labels else ""
+    yield from _by_model(outputs)
     yield from _scores(outputs)
     yield from _filter(outputs)
     for output in outputs:
         yield from _benchmark(output)
     yield f"</main>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
+
+
+def _by_model(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
+    """Of a campaign with several models and benchmarks: a row for each model, a column for each benchmark."""
+    cells = {(output.campaign_model, output.column): output for output in outputs}
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
+    if len(rows) < 2 or len(columns) < 2 or None in rows:
+        return
+    heads = "".join(f"<th scope='col'>{_line(column)}</th>" for column in columns)
+    yield "<h2>Models and benchmarks</h2>\n"
+    yield "<div class='wide' tabindex='0' role='region' aria-label='Models and benchmarks'>\n<table>\n"
+    yield f"<tr><th scope='col'>Model</th>{heads}</tr>\n"
+    for row in rows:
+        scores = "".join(_cell(cells.get((row, column))) for column in columns)
+        yield f"<tr><th scope='row'>{_line(row or '')}</th>{scores}</tr>\n"
+    yield "</table>\n</div>\n<p class='quiet'>Mean rewards with their 95% intervals.</p>\n"
+
+
+def _cell(output: ExportedOutput | None) -> str:
+    score = None if output is None else output.summary.score
+    if output is None or score is None:
+        return "<td>-</td>"
+    interval = f"{score.low:.1%} to {score.high:.1%}"
+    link = f"<a href='#{_anchor(output)}'>{score.mean:.1%}</a>"
+    return f"<td class='whole'>{link}<br><span class='quiet'>{interval}</span></td>"
 
 
 def _scores(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
@@ -82,7 +113,7 @@ def _scores(outputs: Sequence[ExportedOutput]) -> Iterator[str]:
             f"<td>{_text(output.model)}</td>",
             f"<td class='number'>{'-' if score is None else f'{score.mean:.1%}'}</td>",
             f"<td class='whole'>{'-' if score is None else f'{score.low:.1%} to {score.high:.1%}'}</td>",
-            f"<td>{_text(coverage.denominator)}</td>",
+            f"<td class='whole'>{_text(coverage.denominator)}</td>",
             f"<td class='whole'>{utc_second(output.ended_at)}</td>",
         ]
         yield f"<tr>{''.join(cells)}</tr>\n"
@@ -108,7 +139,8 @@ def _shown(output: ExportedOutput) -> Iterator[RecordedRollout]:
 def _benchmark(output: ExportedOutput) -> Iterator[str]:
     yield f"<h2 id='{_anchor(output)}'>{_text(output.benchmark)}</h2>\n"
     yield "<details><summary>Settings, tokens and time</summary>\n"
-    yield "<div class='wide' tabindex='0' role='region' aria-label='Settings, tokens and time'>\n<table>\n"
+    yield f"<div class='wide' tabindex='0' role='region' aria-label='Settings of {_line(output.benchmark)}'>"
+    yield "\n<table>\n"
     facts = [*output.summary.lines(), *((name, str(value)) for name, value in output.settings().items())]
     for name, words in facts:
         yield f"<tr><th scope='row'>{_text(name)}</th><td><pre>{_text(words)}</pre></td></tr>\n"
@@ -134,7 +166,7 @@ def _rollout(rollout: RecordedRollout, *, repeated: bool) -> Iterator[str]:
     yield f"<details class='rollout' data-outcome='{rollout.outcome}'><summary>{_text(name)}: "
     yield f"<strong class='{colour}'>{rollout.outcome}</strong>{_text(reward)} "
     yield f"{_text(shortened(asked, _EXCERPT))} "
-    yield f"<span class='quiet'>{_text(rollout.reason)}</span></summary>\n"
+    yield f"<span class='quiet'>{_line(rollout.reason)}</span></summary>\n"
     parts = [
         *((message["role"], message["content"]) for message in rollout.prompt),
         *((step["kind"], step["content"]) for step in rollout.steps),
@@ -157,4 +189,9 @@ def _anchor(output: ExportedOutput) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(text.encode("utf-8", "replace").decode())
+    """The text, in which control characters and those that turn its direction are signs."""
+    return html.escape(visible(text))
+
+
+def _line(text: str) -> str:
+    return html.escape(one_line(text))

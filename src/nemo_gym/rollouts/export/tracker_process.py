@@ -53,7 +53,12 @@ def write_mlflow(head: dict[str, Any], rows: Iterator[list[Any]]) -> None:
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
     client = mlflow.MlflowClient()
     experiment = client.create_experiment(head["project"], artifact_location=str(folder / "mlartifacts"))
-    run = client.create_run(experiment, run_name=head["name"], tags=dict(head["labels"]))
+    run = client.create_run(
+        experiment,
+        start_time=int(1000 * head["started_at"]),
+        run_name=head["name"],
+        tags=dict(head["labels"]),
+    )
     for name, value in head["config"].items():
         client.log_param(run.info.run_id, name.replace(" ", "_"), str(value)[:6000])
     for name, value in head["metrics"].items():
@@ -64,7 +69,7 @@ def write_mlflow(head: dict[str, Any], rows: Iterator[list[Any]]) -> None:
             columns[name].append(value)
     if any(columns.values()):
         client.log_table(run.info.run_id, columns, "rollouts.json")
-    client.set_terminated(run.info.run_id)
+    client.set_terminated(run.info.run_id, end_time=int(1000 * head["ended_at"]))
 
 
 if __name__ == "__main__":

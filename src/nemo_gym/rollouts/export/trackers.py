@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,6 +64,8 @@ def write_tracker(tracker: Tracker, outputs: Sequence[ExportedOutput], folder: P
         "tags": [f"{key}={value}"[:64] for key, value in outputs[0].labels.items()],
         "labels": dict(outputs[0].labels),
         "columns": list(COLUMNS),
+        "started_at": min(_seconds(output.manifest.created_at) for output in outputs),
+        "ended_at": max(output.ended_at for output in outputs),
     }
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "MLFLOW_"))
@@ -86,6 +89,11 @@ def _lines(head: dict[str, Any], outputs: Sequence[ExportedOutput]) -> Iterator[
     yield f"{json.dumps(head)}\n"
     for row in table_rows(outputs):
         yield f"{json.dumps([row[name] for name in COLUMNS])}\n"
+
+
+def _seconds(created_at: str) -> float:
+    """UTC seconds of a manifest's date."""
+    return datetime.fromisoformat(created_at).timestamp()
 
 
 def _config(outputs: Sequence[ExportedOutput]) -> dict[str, Any]:

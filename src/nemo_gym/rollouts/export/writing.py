@@ -32,10 +32,13 @@ class ExportRequest:
 
 
 def exported(
-    run: str, outputs: Mapping[str, RolloutPaths], labels: Mapping[str, str]
+    run: str, outputs: Mapping[str, RolloutPaths], labels: Mapping[str, str], models: Mapping[str, str | None]
 ) -> list[ExportedOutput]:
-    """The benchmarks of a run as exports see them."""
-    return [ExportedOutput(name, paths, run, labels) for name, paths in outputs.items()]
+    """The benchmarks of a run as exports see them; ``models`` are a campaign's, by benchmark."""
+    return [
+        ExportedOutput(name, paths, run, labels, campaign_model=models.get(name))
+        for name, paths in outputs.items()
+    ]
 
 
 def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> Path:

@@ -17,6 +17,7 @@ from nemo_runs.environments.installing import EnvironmentRecipe, PinsFile
 PINS = Path(__file__).resolve().parents[4] / "requirements" / "inspect.txt"
 READ = """
 import json, sys
+from inspect_ai.analysis._dataframe.samples.table import sample_messages_from_events
 from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
 found = []
 for path in sys.argv[1:]:
@@ -26,7 +27,9 @@ for path in sys.argv[1:]:
         [sample.id, sample.epoch, sample.output.completion, sample.target,
          sample.scores["reward"].value if sample.scores else None,
          sample.error.message if sample.error else None,
-         sample.messages[-1].role, sample.output.stop_reason if sample.output.choices else None]
+         sample.messages[-1].role, sample.output.stop_reason if sample.output.choices else None,
+         [event.event for event in sample.events], sample_messages_from_events(sample.events, None)
+         == sample.messages]
         for sample in sorted(log.samples or [], key=lambda sample: (sample.id, sample.epoch))
     ]
     metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
@@ -47,6 +50,9 @@ def test_a_log_holds_each_rollout_once(tmp_path: Path) -> None:
     assert len([name for name in names if name.startswith("samples/")]) == len(summaries) == 6
     assert first["messages"][-1]["content"][0] == {"type": "reasoning", "reasoning": THOUGHTS}
     assert first["scores"]["reward"]["explanation"] == "understood as 0, expected 0"
+    asked, scored = first["events"]
+    assert [*asked["input"], asked["output"]["choices"][0]["message"]] == first["messages"]
+    assert (scored["score"], scored["target"]) == (first["scores"]["reward"], "0")
 
 
 TURNS = [
@@ -103,7 +109,15 @@ def test_inspect_reads_them(tmp_path: Path) -> None:
     assert sums[4][0][2:4] == ["thought of 0", "0"]
     assert sums[4][2][7] == "max_tokens"
     assert sums[4][5][5].startswith("model_call_failed")
+    assert [sample[8] for sample in sums[4]] == [["model", "score"]] * 5 + [["model"]]
+    assert all(sample[9] for sample in sums[4])
     assert gpqa[4] == []
+    bundle = [str(python), "-m", "inspect_ai", "view", "bundle", "--log-dir", str(tmp_path / "out")]
+    made = [*bundle, "--output-dir", str(tmp_path / "bundle")]
+    done = subprocess.run(made, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listing = json.loads((tmp_path / "bundle" / "logs" / "listing.json").read_text())
+    assert sorted(one["task"] for one in listing.values()) == ["gpqa", "sums"]
 
 
 def test_arguments_nested_deeper_than_any_reader_goes_are_kept_as_text() -> None:

@@ -13,7 +13,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.nemo_gym.rollouts.export.outputs import ODD, THOUGHTS, exported
+from tests.nemo_gym.rollouts.export.outputs import ODD, RESULTS, THOUGHTS, exported
+from tests.result_rows import result
 
 from nemo_gym.cli.main import _status
 from nemo_gym.rollouts.export.report_page import report_page
@@ -71,6 +72,28 @@ def test_the_line_of_a_rollout_says_what_was_asked_and_the_boxes_are_those_of_th
     heads = re.findall(r"<summary>(task .*?)</summary>", text)
     assert heads[0].startswith("task 0, repeat 0: <strong class='right'>right</strong> What is ")
     assert [re.findall(r"<strong class='(\w+)'>", head) for head in heads[4:]] == [["other"], ["failed"]]
+
+
+def test_a_campaign_has_a_table_of_models_and_benchmarks(tmp_path: Path) -> None:
+    outputs = [
+        replace(exported(tmp_path / f"{model}.{name}", f"{model}.{name}"), campaign_model=model)
+        for model in ("plain", "hot")
+        for name in ("sums", "gpqa")
+    ]
+    page = "".join(report_page(outputs))
+    table = page.partition("Models and benchmarks</h2>")[2].partition("</table>")[0]
+    assert re.findall(r"<th scope='\w+'>([^<]*)</th>", table) == ["Model", "sums", "gpqa", "plain", "hot"]
+    assert re.findall(r"<a href='#(b-\w+)'>50.0%</a>", table) == re.findall(r"<h2 id='(b-\w+)'>", page)
+    assert "Models and benchmarks" not in "".join(report_page(outputs[:2]))
+
+
+def test_characters_that_cannot_be_seen_or_turn_the_text_are_shown_as_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RESULTS, (0, 0), result("\u202ecod\x1b[31m", answer="0"))
+    text = "".join(report_page([exported(tmp_path / "a")]))
+    assert "⟨U+202E⟩cod⟨ESC⟩[31m" in text
+    assert not {"\u202e", "\x1b"} & set(text)
 
 
 def test_nothing_on_the_page_is_wider_than_a_phone_but_what_scrolls_by_itself(tmp_path: Path) -> None:

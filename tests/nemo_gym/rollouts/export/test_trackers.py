@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ mlflow.set_experiment("gym")
 (run,) = client.search_runs([experiment.experiment_id])
 table = mlflow.load_table("rollouts.json", run_ids=[run.info.run_id])
 print(json.dumps([run.data.metrics, run.data.params, run.data.tags.get("team"), run.info.run_name,
-                  list(table["outcome"]), run.info.status]))
+                  list(table["outcome"]), run.info.status, run.info.start_time, run.info.end_time]))
 """
 READ_WANDB = """
 import json, sys
@@ -73,7 +74,9 @@ def test_mlflow_reads_its_run(tmp_path: Path) -> None:
     python = tracker_python("mlflow", engine_python("trackers"))
     outputs = [exported(tmp_path / "a"), exported(tmp_path / "b", "gpqa")]
     write_tracker("mlflow", outputs, folder, python=python)
-    metrics, params, team, name, outcomes, status = read(READ_MLFLOW, folder)
+    metrics, params, team, name, outcomes, status, *times = read(READ_MLFLOW, folder)
+    created_at = datetime.fromisoformat(outputs[0].manifest.created_at).timestamp()
+    assert times == [int(1000 * created_at), int(1000 * outputs[1].ended_at)]
     assert (metrics["sums/score"], metrics["gpqa/score"], team) == (0.5, 0.5, "a")
     assert params["sums.responses_create_params.temperature"] == "0.5"
     assert (name, status) == ("gym-job-20261129T000000Z-00000a", "FINISHED")
