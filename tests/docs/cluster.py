@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import yaml
 from tests.docs import worlds
-from tests.docs.pages import Page, merged
+from tests.docs.pages import ROOT, Page, merged
 
 VLLM = "type: vllm\n    model: /scratch/ada/models/llama-3.1-8b-instruct"
 """There is no GPU here, so another server answers."""
@@ -38,6 +39,29 @@ def submit_to_slurm(page: Page) -> None:
     for _ in range(2):
         page.write("changed.yaml", yaml.safe_dump(merged(whole, page.yaml())))
         page.type("gym eval submit -c changed.yaml --resolve-only")
+
+
+def first_slurm_chain(page: Page) -> None:
+    """The small model's place takes a server whose answers take their time."""
+    worlds.few_questions(page)
+    (page.folder / "scripts").symlink_to(ROOT / "scripts")
+    (page.folder / "Makefile").symlink_to(ROOT / "Makefile")
+    text = (ROOT / "examples" / "resumable-slurm.yaml").read_text(encoding="utf-8")
+    server = f"""{worlds.MOCK} '{{"models": ["smollm2"], "latency": 2.5}}'"""
+    slow = text.replace("gym serve --model smollm2 --port {port}", json.dumps(server))
+    page.write("examples/resumable-slurm.yaml", slow)
+    page.run()
+    page.run()
+    assert "problem" not in page.said
+    page.run()
+    page.run()
+    page.run()
+    seams = page.said.count("==>")
+    assert seams > 1, "it took one job alone"
+    page.run()
+    assert "CERTIFIED" in page.said
+    page.run()
+    assert "cancelled" in page.said
 
 
 def fetch(page: Page) -> None:
@@ -101,5 +125,6 @@ READERS = {
     "docs/how-to/fetch.md": fetch,
     "docs/how-to/submit-to-slurm.md": submit_to_slurm,
     "docs/how-to/train-on-slurm.md": train_on_slurm,
+    "docs/tutorial/first-slurm-chain.md": first_slurm_chain,
 }
 """Page -> how it is followed."""

@@ -91,6 +91,15 @@ def maintain(page: Page) -> None:
     assert '"my-training"' in page.said
 
 
+def upgrade(page: Page) -> None:
+    worlds.jobs_service(page)
+    page.run()
+    assert "jobs: none" in page.said
+    worlds.job(page, worlds.training(), "active", step=31)
+    page.run()
+    assert "nothing runs any more" in page.said
+
+
 def write_a_training_loop(page: Page) -> None:
     python = worlds.engine(page, "trl")
     worlds.jobs_service(page)
@@ -220,6 +229,7 @@ READERS = {
     "docs/how-to/evaluate-while-training.md": evaluate_while_training,
     "docs/how-to/keep-and-free-storage.md": keep_and_free_storage,
     "docs/how-to/maintain.md": maintain,
+    "docs/how-to/upgrade.md": upgrade,
     "docs/how-to/run-the-service.md": run_the_service,
     "docs/how-to/serve-a-tuned-model.md": serve_a_tuned_model,
     "docs/how-to/track-experiments.md": track_experiments,

@@ -45,6 +45,34 @@ _OLD_ROWS: dict[str, dict[str, object]] = {
 """A job as a database of revision 0005 has it."""
 
 
+_KILLED_AT_A_STATEMENT = """
+import os, sys
+from sqlalchemy import event
+from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SystemClock
+
+store, left = JobStore(sys.argv[1], SystemClock()), int(sys.argv[2])
+
+@event.listens_for(store.engine, "before_cursor_execute")
+def count(*_):
+    global left
+    left -= 1
+    if not left:
+        os._exit(9)
+
+store.migrate()
+"""
+
+
+def _make_old(store: JobStore, revision: str) -> None:
+    """Make the database of an earlier release, with a job."""
+    with store.engine.execution_options(writes=True).begin() as connection:
+        command.upgrade(upgrade.configuration(connection), revision)
+        for table, values in _OLD_ROWS.items():
+            names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), values)
+
+
 def test_migrated_and_fresh_are_the_same(world: World) -> None:
     with world.store.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -80,11 +108,7 @@ def test_a_database_from_before_the_index_of_specs_is_filtered_alike_after_its_u
     tmp_path: Path,
 ) -> None:
     store = JobStore(f"sqlite:///{tmp_path / 'jobs.db'}", MovableClock())
-    with store.engine.execution_options(writes=True).begin() as connection:
-        command.upgrade(upgrade.configuration(connection), "0005")
-        for table, values in _OLD_ROWS.items():
-            names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), values)
+    _make_old(store, "0005")
     store.migrate()
     query = JobQuery(workspace="default", where=parse.parse([("filter", "spec.epochs:3")]).tree)
     for _ in range(2):
@@ -92,6 +116,23 @@ def test_a_database_from_before_the_index_of_specs_is_filtered_alike_after_its_u
             assert [job.name for job in reader.jobs.page(query).items] == ["old"]
         with store.write() as writer:
             writer.jobs.index_specs(10)
+    store.close()
+
+
+def test_an_upgrade_that_is_killed_is_made_good_by_the_next_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    store = JobStore(url, MovableClock())
+    _make_old(store, "0001")
+    store.close()
+    for statement in (6, 14, 30):
+        argv = [sys.executable, "-c", _KILLED_AT_A_STATEMENT, url, str(statement)]
+        assert subprocess.run(argv, check=False, timeout=120).returncode == 9
+    store = JobStore(url, MovableClock())
+    with store.engine.connect() as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"
+    store.migrate()
+    with store.read() as reader:
+        assert [job.name for job in reader.jobs.page(JobQuery(workspace="default")).items] == ["old"]
     store.close()
 
 
