@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from nemo_gym.agents.single_turn import SingleTurnAgent, SingleTurnOptions
 from nemo_gym.types import Episode, LogLikelihood, Policy, Row, Task
 
+FIELD = "lm_eval"
+"""Of a row: the task, the number of the document, and its digest."""
 LIKELIHOODS = "likelihoods"
 """Of a row: token ids of contexts, and of what follows each."""
 SCORED = "lm_eval_likelihoods"
@@ -54,6 +56,19 @@ class HarnessAgent:
 def pairs(asked: Mapping[str, Any]) -> list[tuple[list[int], list[int]]]:
     """Context and continuation of each request of a row."""
     return [(asked["contexts"][number], rest) for number, rest in asked["pairs"]]
+
+
+def conditional(asked: Mapping[str, Any]) -> int:
+    """How many of a row's texts are its choices.
+
+    Some metrics of lm-eval ask for each choice once more, without the question.
+    """
+    texts = [str(text).strip() for text in asked.get("texts", ())]
+    half, odd = divmod(len(texts), 2)
+    contexts = [number for number, _ in asked.get("pairs", ())]
+    twice = not odd and half > 1 and texts[:half] == texts[half:] and len(set(texts)) > 1
+    first, second = set(contexts[:half]), set(contexts[half:])
+    return half if twice and len(first) == len(second) == 1 and first != second else len(texts)
 
 
 def _response(found: list[LogLikelihood]) -> Row:

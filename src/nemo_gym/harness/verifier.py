@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from nemo_gym.errors import GymError
 from nemo_gym.harness import environment, rows
-from nemo_gym.harness.agent import LIKELIHOODS, SCORED
+from nemo_gym.harness.agent import FIELD, LIKELIHOODS, SCORED, conditional
 from nemo_gym.harness.options import HarnessOptions
 from nemo_gym.harness.process import HarnessError, Worker
 from nemo_gym.types import (
@@ -30,8 +30,6 @@ from nemo_gym.types import (
     Verdict,
 )
 
-FIELD = "lm_eval"
-"""Of a row: the task, the number of the document, and its digest."""
 VALUES = "lm_eval_values"
 """Of a result: values of metrics that are something else than numbers."""
 _MOMENT = 0.01
@@ -220,7 +218,8 @@ def _said(episode: Episode) -> Any:
 def _likeliest(task: Task, episode: Episode) -> str:
     """Of several texts the likeliest one; of a single one its log-likelihood."""
     scored = episode.fields[SCORED]
-    texts = task.row[LIKELIHOODS]["texts"]
+    asked = task.row[LIKELIHOODS]
+    texts = asked["texts"][: conditional(asked)]
     if len(texts) < 2:
         return repr(scored[0][0])
     return str(max(zip(scored, texts, strict=False), key=lambda pair: pair[0][0])[1]).strip()

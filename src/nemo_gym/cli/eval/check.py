@@ -20,6 +20,7 @@ from nemo_gym.cli.options import json_option, overrides_argument
 def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     """Check a submit file against the machine and the cluster that it names: one connection, no job.
 
+    Rows that are on this machine are read and checked as a run checks them, and graders and tools are loaded.
     Each line is ok, unknown (it cannot be seen from here), warning or problem, and says what to change. Ends
     with 1 when there is a problem. OVERRIDES are key=value (the key is there), +key=value or ++key=value.
     """

@@ -11,7 +11,7 @@ from nemo_gym.orchestration.config.resolve import ResolvedConfig
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import ModelService, SlurmCompute, SubmitConfig
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, load_runs
-from nemo_gym.orchestration.submit import check, sandbox_check
+from nemo_gym.orchestration.submit import check, rows_check, sandbox_check
 from nemo_gym.orchestration.submit.destination import Destination
 from nemo_gym.orchestration.submit.references import with_references
 from nemo_runs import findings
@@ -107,6 +107,7 @@ def _machine(
     yield check.attempted("data", data)
     elsewhere = host.label if destination.hostname else None
     on_nodes = isinstance(config.machine, SlurmCompute)
+    yield from rows_check.look(runs, elsewhere=host.label if destination.hostname else None)
     yield from sandbox_check.look(runs, elsewhere=elsewhere, on_nodes=on_nodes)
 
 

@@ -12,6 +12,7 @@ from nemo_gym.pages.index.output_index import OutputIndex, RolloutGoneError
 from nemo_gym.pages.index.rollout_query import RolloutQuery
 from nemo_gym.pages.index.row_scan import HELD, Place
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, as_text
+from nemo_gym.rollouts.reading.rollout_text import metrics_text
 from nemo_gym.rollouts.reading.trajectory import THOUGHTS
 from nemo_pages.errors import NoSuchPageError
 
@@ -55,7 +56,7 @@ def reader_values(
         "next_wrong": _path(path, next_wrong),
         "repeats": _repeats(table, place),
         "outcome_group": OF_OUTCOME,
-        "verdict": [(name, as_text(value)) for name, value in rollout.verdict.items()] if rollout else [],
+        "verdict": _verdict(rollout) if rollout else [],
         "row": _row(rollout) if rollout else [],
         "shown": SHOWN,
         "thoughts_kind": f": {THOUGHTS}",
@@ -79,3 +80,9 @@ def _row(rollout: RecordedRollout) -> list[tuple[str, str]]:
         for name, value in rollout.row.items()
         if name != "responses_create_params"
     ]
+
+
+def _verdict(rollout: RecordedRollout) -> list[tuple[str, str | None]]:
+    """Metrics and further fields of the verifier, each with its name."""
+    metrics = [("metrics", metrics_text(rollout.metrics))] if rollout.metrics else []
+    return [*metrics, *((name, as_text(value)) for name, value in rollout.verdict.items())]

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nemo_gym.agents.registry import load_agent
@@ -68,10 +69,8 @@ def first_requests(config: RunConfig, count: int, report: Any) -> Iterator[Previ
     chosen = config.model_copy(update={"limit": min(count, config.limit or count), "num_repeats": 1})
     chosen = with_definition(chosen, report=report)
     agent = load_agent(chosen.benchmark.agent)
-    judges = judges_of(chosen, None) if chosen.judge_models else UnnamedJudges()
-    grader = load_grader(chosen.benchmark, repeats=chosen.repeats, judges=judges)
     path = ensure_data(chosen, report=report)
-    check_rows(chosen, path, grader, planned=Planned(0))
+    num_tasks(chosen, path)
     base = (config.policy_base_url or "").rstrip("/")
     for number, line in enumerate(materialize(chosen, read_rows(path, limit=chosen.limit))):
         listener = _Listener(config)
@@ -82,3 +81,13 @@ def first_requests(config: RunConfig, count: int, report: Any) -> Iterator[Previ
                 raise
         if listener.body is not None:
             yield PreviewedRequest(number, base + listener.path, listener.body)
+
+
+def num_tasks(config: RunConfig, path: Path) -> int:
+    """How many tasks a run would ask of a file of rows, which are checked as a run checks them: all of them.
+
+    Raises `nemo_gym.errors.GymError` for what would keep the run from asking or from grading.
+    """
+    judges = judges_of(config, None) if config.judge_models else UnnamedJudges()
+    grader = load_grader(config.benchmark, repeats=config.repeats, judges=judges)
+    return check_rows(config, path, grader, planned=Planned(0)).num_tasks

@@ -117,17 +117,38 @@ def _sample(output: ExportedOutput, task: int, repeats: Sequence[RecordedRollout
         "doc_id": task,
         "doc": doc,
         "target": target,
-        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": dict(output.sampling)}},
-        "resps": [[rollout.answer for rollout in repeats]],
-        "filtered_resps": [
-            rollout.answer if rollout.extracted is None else rollout.extracted for rollout in repeats
-        ],
+        **(_of_texts(repeats) if first.likelihoods else _of_answers(output, prompt, repeats)),
         "filter": _FILTER,
         "metrics": [METRIC],
         "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False, default=str)),
         "prompt_hash": _hash(prompt),
         "target_hash": _hash(target),
         METRIC: sum(rewards) / len(rewards) if rewards else None,
+    }
+
+
+def _of_answers(output: ExportedOutput, prompt: str, repeats: Sequence[RecordedRollout]) -> dict[str, Any]:
+    return {
+        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": dict(output.sampling)}},
+        "resps": [[rollout.answer for rollout in repeats]],
+        "filtered_resps": [
+            rollout.answer if rollout.extracted is None else rollout.extracted for rollout in repeats
+        ],
+    }
+
+
+def _of_texts(repeats: Sequence[RecordedRollout]) -> dict[str, Any]:
+    """As lm-eval writes requests for likelihoods: each text with its value and whether it is greedy."""
+    asked = "\n".join(message["content"] for message in repeats[0].prompt)
+    texts = [each.text for each in repeats[0].likelihoods]
+    whole = [[(each.log_likelihood, each.greedy) for each in rollout.likelihoods] for rollout in repeats]
+    return {
+        "arguments": {
+            f"gen_args_{number}": {"arg_0": asked} | ({} if text is None else {"arg_1": text})
+            for number, text in enumerate(texts)
+        },
+        "resps": [list(of_one) for of_one in zip(*whole, strict=False)],
+        "filtered_resps": whole[0],
     }
 
 

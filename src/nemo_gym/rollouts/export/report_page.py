@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, shortened
+from nemo_gym.rollouts.reading.rollout_text import metrics_text
 from nemo_pages.text import one_line, visible
 from nemo_runs.clock import utc_second
 
@@ -170,9 +171,10 @@ def _rollout(rollout: RecordedRollout, *, repeated: bool) -> Iterator[str]:
     parts = [
         *((message["role"], message["content"]) for message in rollout.prompt),
         *((step["kind"], step["content"]) for step in rollout.steps),
-        ("answer", rollout.answer),
+        ("answer", rollout.answer_shown if rollout.likelihoods else rollout.answer),
         ("expected", rollout.expected or ""),
         ("understood as", rollout.extracted or ""),
+        ("metrics", metrics_text(rollout.metrics)),
         *((f"verdict: {name}", str(value)) for name, value in rollout.verdict.items()),
         *(("failed attempt", f"{one.failure_class}: {one.message}") for one in rollout.failures),
     ]

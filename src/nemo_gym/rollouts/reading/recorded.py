@@ -9,9 +9,10 @@ from typing import Any
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
-from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, VERDICT_FIELDS, Answer
+from nemo_gym.rollouts.output.result_rows import METRICS, NOT_GRADED_FIELD, VERDICT_FIELDS, Answer
 from nemo_gym.rollouts.reading.located import LocatedRollouts, Place
 from nemo_gym.rollouts.reading.row_facts import Outcome, outcome_of
+from nemo_gym.rollouts.reading.scored_texts import ScoredText, expected_text, scored_texts, step_of
 from nemo_gym.rollouts.reading.trajectory import turn_steps, turns_of
 from nemo_gym.rollouts.scores.columns import source_keys
 from nemo_gym.rollouts.scores.summary import ENDS
@@ -61,15 +62,26 @@ class RecordedRollout:
     """Tool calls and their results, of all turns where the agent made them; each ``kind`` and ``content``."""
     turns: list[Mapping[str, Any]] = field(default_factory=list)
     """The same as it is recorded, an entry for each turn; empty where the agent called no tools."""
+    likelihoods: list[ScoredText] = field(default_factory=list)
+    """The texts that were scored, where the model was asked how likely texts are; empty for others."""
     end: str | None = None
     """How the answer ended (`nemo_gym.types.AnswerEnd`)."""
     verdict: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the verifier."""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """The verifier's further metrics of this rollout by name."""
     perf: Mapping[str, Any] = field(default_factory=dict)
     """Turns, tokens, latency in ms."""
     failures: list[FailedAttempt] = field(default_factory=list)
     row: Row = field(default_factory=dict)
     """The row of the data set, as it was materialized."""
+
+    @property
+    def answer_shown(self) -> str:
+        """The answer for a person, who is told where there is none."""
+        if self.likelihoods and not self.answer:
+            return "(none: the model was asked how likely texts are)"
+        return self.answer or "(empty)"
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -128,7 +140,8 @@ class RolloutReader:
     ) -> RecordedRollout:
         found = Answer.of_row(row, source=self._source)
         turns = turns_of(found.agent)
-        expected = as_text(found.task.get(self._expected_field))
+        expected = self._expected(found.task)
+        scored = scored_texts(found.task, found.agent)
         extracted = as_text(row.get("extracted_answer"))
         return RecordedRollout(
             task=place[0],
@@ -141,14 +154,25 @@ class RolloutReader:
             prompt=_before_the_answer(found),
             thoughts=reasoning_text(found.response),
             answer=output_text(found.response),
-            steps=turn_steps(turns) if turns else _steps(found.response),
+            steps=[
+                *(turn_steps(turns) if turns else _steps(found.response)),
+                *([step_of(scored)] if scored else []),
+            ],
             turns=turns,
+            likelihoods=scored,
             end=answer_end(found.response),
-            verdict={name: row.get(name) for name in row.get(VERDICT_FIELDS) or ()},
+            verdict={
+                name: row.get(name) for name in row.get(VERDICT_FIELDS) or () if row.get(name) not in ({}, [])
+            },
+            metrics=row.get(METRICS) or {},
             perf=found.perf,
             failures=failures,
             row=found.task,
         )
+
+    def _expected(self, row: Row) -> str | None:
+        found = as_text(row.get(self._expected_field))
+        return expected_text(row) if found is None else found
 
     def _failed(self, place: Place, row: Row, failures: list[FailedAttempt]) -> RecordedRollout:
         own = {key: value for key, value in row.items() if not key.startswith("_ng_")}
@@ -158,7 +182,7 @@ class RolloutReader:
             repeat=place[1],
             outcome="failed",
             reward=None,
-            expected=as_text(own.get(self._expected_field)),
+            expected=self._expected(own),
             extracted=None,
             reason="" if last is None else f"{last.failure_class}: {last.message}",
             prompt=prompt_messages(own),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, as_text
 from nemo_gym.rollouts.reading.trajectory import THOUGHTS
@@ -28,11 +28,13 @@ def rollout_text(rollout: RecordedRollout, *, benchmark: str, thoughts: bool, wi
     if rollout.thoughts:
         lines += _thoughts(rollout.thoughts, width, unfolded=thoughts)
     if rollout.outcome != "failed":
-        lines += _section("answer", rollout.answer or "(empty)", width)
+        lines += _section("answer", rollout.answer_shown, width)
     if rollout.expected is not None:
         lines += _section("expected", rollout.expected, width)
     if rollout.extracted is not None:
         lines += _section("understood as", rollout.extracted, width)
+    if rollout.metrics:
+        lines += _section("metrics", metrics_text(rollout.metrics), width)
     for name, value in rollout.verdict.items():
         lines += _section(f"verdict: {name}", as_text(value) or "null", width)
     for number, failure in enumerate(rollout.failures, start=1):
@@ -40,6 +42,13 @@ def rollout_text(rollout: RecordedRollout, *, benchmark: str, thoughts: bool, wi
         said = f"{failure.failure_class}, {failure.kind}{status}: {failure.message}"
         lines += _section(f"failed attempt {number}", said, width)
     return "\n".join(lines)
+
+
+def metrics_text(metrics: Mapping[str, float | None]) -> str:
+    """A line for each metric with its value."""
+    return "\n".join(
+        f"{name}  {'not measured' if value is None else f'{value:g}'}" for name, value in metrics.items()
+    )
 
 
 def _head(rollout: RecordedRollout, benchmark: str) -> str:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from tests.engines import harness_python
 from tests.nemo_gym.rollouts.export.outputs import exported
+from tests.result_rows import result, source
 
 from nemo_gym.rollouts.export.lm_eval import write_lm_eval
+from nemo_gym.rollouts.output.rows import encode_row
 
 READ = """
 import json, sys
@@ -50,3 +52,17 @@ def test_the_harness_reads_them(tmp_path: Path) -> None:
     assert "|sums |" in table
     assert "|reward|↑  |  0.5|" in table
     assert (files, rewards) == (1, [0.5, 0.5, 0.5])
+
+
+def test_texts_that_were_scored_are_written_as_the_harness_writes_them(tmp_path: Path) -> None:
+    output = exported(tmp_path / "a")
+    texts = {"rolling": False, "contexts": [[1]], "pairs": [[0, [1]], [0, [2]]], "texts": [" Rome", " Paris"]}
+    row = {**source(0), "lm_eval": {"task": "t"}, "target": "1", "likelihoods": texts}
+    row |= {**result(), "_ng_agent_fields": ["lm_eval_likelihoods"]}
+    row |= {"lm_eval_likelihoods": [[-3.5, False], [-1.25, True]]}
+    output.paths.output.write_bytes(encode_row(0, 0, row) + b"\n")
+    _, samples = write_lm_eval([output], tmp_path / "out")
+    found = json.loads(samples.read_text())
+    assert found["arguments"]["gen_args_1"] == {"arg_0": "What is 0 + 0?", "arg_1": " Paris"}
+    assert found["resps"] == [[[-3.5, False]], [[-1.25, True]]]
+    assert found["filtered_resps"] == [[-3.5, False], [-1.25, True]]

@@ -11,6 +11,7 @@ from nemo_gym.rollouts.output.rows import encode_row
 from nemo_gym.rollouts.reading.located import RolloutFilter, locate, selected
 from nemo_gym.rollouts.reading.recorded import RecordedRollout, RolloutReader, prompt_messages
 from nemo_gym.rollouts.reading.rollout_text import rollout_text
+from nemo_gym.rollouts.reading.scored_texts import scored_texts
 
 
 def read(folder: Path, results: dict[tuple[int, int], dict[str, Any]], **more: Any) -> list[RecordedRollout]:
@@ -118,3 +119,80 @@ def test_what_a_model_writes_cannot_drive_the_terminal(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_prompts_of_every_form_are_messages(params: Any, messages: list[dict[str, str]]) -> None:
     assert prompt_messages({"responses_create_params": params}) == messages
+
+
+def scored_row(texts: list[str], target: str, contexts: list[int] | None = None) -> dict[str, Any]:
+    pairs = [[number, [1]] for number in contexts or [0] * len(texts)]
+    return {
+        "lm_eval": {"task": "my_mc", "doc_id": 0, "doc_hash": "x"},
+        "target": target,
+        "likelihoods": {"rolling": False, "contexts": [[1], [2]], "pairs": pairs, "texts": texts},
+    }
+
+
+def scored(values: list[float]) -> dict[str, Any]:
+    found = result(reward=0.0, answer="Rome", lm_eval_likelihoods=[[value, False] for value in values])
+    found["response"]["output"] = []
+    return {
+        **found,
+        "lm_eval_values": {},
+        "_ng_agent_fields": ["lm_eval_likelihoods"],
+        "_ng_verdict_fields": ["lm_eval_values"],
+        "_ng_metrics": {"acc,none": 0.0, "acc_norm,none": None},
+    }
+
+
+def test_texts_that_were_scored_are_read_with_the_likeliest_and_the_expected_one(tmp_path: Path) -> None:
+    fields = {**scored_row([" Rome", " Paris"], "1"), **scored([-3.0761, -6.0873])}
+    (found,) = read(tmp_path, {(0, 0): {"expected_answer": None, **fields}})
+    assert (found.expected, found.extracted, found.answer) == ("Paris", "Rome", "")
+    assert [(each.text, each.likeliest, each.expected) for each in found.likelihoods] == [
+        (" Rome", True, False),
+        (" Paris", False, True),
+    ]
+    said = rollout_text(found, benchmark="my_mc", thoughts=False, width=80)
+    assert '    0     -3.076  " Rome"  (likeliest)' in said
+    assert '    1     -6.087  " Paris"  (expected)' in said
+    assert "(none: the model was asked how likely texts are)" in said
+    assert "    acc,none  0\n    acc_norm,none  not measured" in said
+    assert "lm_eval_values" not in said
+    json.dumps(found.to_json())
+
+
+@pytest.mark.parametrize(
+    ("row", "choices", "right"),
+    [
+        (scored_row(["3", "5", "4"], "2"), 3, 2),  # digits are a number, as lm-eval reads them
+        (scored_row([" a", " b"], "b"), 2, 1),
+        (scored_row([" a", " b"], "7"), 2, None),
+        (scored_row([" x", " x"], "1", [0, 1]), 2, 1),  # choices that are contexts
+        (scored_row([" a", " b", "a", "b"], "0", [0, 0, 1, 1]), 2, 0),  # once more without the question
+        (scored_row([" a", " b", "a", "b"], "0", [0, 0, 0, 0]), 4, 0),
+        (scored_row([" whole"], "x"), 1, None),
+    ],
+)
+def test_the_texts_that_are_choices_are_told_from_others(
+    row: dict[str, Any], choices: int, right: int | None
+) -> None:
+    count = len(row["likelihoods"]["texts"])
+    found = scored_texts(row, {"lm_eval_likelihoods": [[-1.0, True]] * count})
+    assert len(found) == choices
+    assert (
+        [each.expected for each in found].index(True) == right
+        if right is not None
+        else not any(each.expected for each in found)
+    )
+
+
+def test_a_whole_text_that_was_scored_has_one_number(tmp_path: Path) -> None:
+    row = {"likelihoods": {"rolling": True, "contexts": [[1]], "pairs": [[0, [1]]], "texts": []}}
+    (found,) = read(tmp_path, {(0, 0): {**scored([-27.25]), **row}})
+    assert [each.text for each in found.likelihoods] == [None]
+    assert "      -27.250  the prompt" in rollout_text(found, benchmark="b", thoughts=False, width=80)
+
+
+def test_the_target_of_a_row_of_lm_eval_is_what_was_expected(tmp_path: Path) -> None:
+    fields = {**result(), "x": 1, "lm_eval": {"task": "t"}, "target": "#### 18", "expected_answer": None}
+    fields["_ng_agent_fields"] = ["x"]
+    (found,) = read(tmp_path, {(0, 0): fields})
+    assert found.expected == "#### 18"
