@@ -78,7 +78,7 @@ class RecordedRollout:
 
     @property
     def answer_shown(self) -> str:
-        """The answer for a person, who is told where there is none."""
+        """The answer as people read it; words in brackets where it has no text."""
         if self.likelihoods and not self.answer:
             return "(none: the model was asked how likely texts are)"
         return self.answer or "(empty)"
