@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests import engines
 from tests.e2e.jobs_service import JobsService
+from tests.nemo_engines.forge import write_data
 from tests.slurm.lab import until
 
 from nemo_helix_plugin.client.client import NemoClient
@@ -136,6 +137,27 @@ def spec(pairs: Path, profile: str | None = "lab", **changes: Any) -> dict[str, 
     return {"training": {**training, **changes}, "model": model, "dataset": str(pairs)}
 
 
+def supervised(backend: str, rows: Path) -> dict[str, Any]:
+    """What supervised fine-tuning by a backend on the cluster is asked for."""
+    model = str(engines.tiny_model())
+    training = {"lora": {"rank": 4, "dropout": 0.1}, "execution_profile": "lab"}
+    if backend == "automodel":
+        return {
+            "model": model,
+            "dataset": {"training": str(rows)},
+            "training": {**training, "max_seq_length": 128},
+            "schedule": {"max_steps": STEPS, "validation_split": 0},
+            "batch": {"global_batch_size": 4},
+        }
+    return {
+        "model": {"name": model, "max_seq_length": 128},
+        "dataset": {"path": str(rows)},
+        "training": training,
+        "schedule": {"max_steps": STEPS},
+        "batch": {"per_device_train_batch_size": 4},
+    }
+
+
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     return engines.preference_rows(tmp_path / "pairs.jsonl")
@@ -244,6 +266,29 @@ def test_a_pause_and_a_resume_over_ssh_change_nothing_of_what_is_trained(
     assert losses[0] == losses[1]
     assert cluster.weights(job) == cluster.weights(here)
     assert "image_digest_warning" not in cluster.training("paused").status_details
+
+
+@pytest.mark.parametrize("backend", ["automodel", "unsloth"])
+def test_supervised_training_by_each_backend_ends_after_a_pause_as_without_one(
+    cluster: Cluster, tmp_path: Path, backend: str
+) -> None:
+    rows = write_data("sft", tmp_path / "rows.jsonl")
+    asked = supervised(backend, rows)
+    whole, job = (cluster.make(name, asked, backend) for name in ("whole", "paused"))
+    cluster.trained("paused", 3)
+    cluster.nemo("jobs", "pause", "paused")
+    assert 0 < cluster.until("paused", "paused").status_details["step"] < STEPS
+    cluster.nemo("jobs", "resume", "paused")
+    ends = [cluster.until(name, "completed") for name in ("paused", "whole")]
+    losses = [
+        {point["step"]: point["value"] for point in one.status_details["metrics"]["train_loss"]}
+        for one in ends
+    ]
+    assert list(losses[0]) == list(range(1, STEPS + 1))
+    assert losses[0] == losses[1]
+    assert cluster.weights(job) == cluster.weights(whole)
+    assert len(cluster.starts(job)) == 2
+    assert json.loads(cluster.nemo("models", "get", job.spec["output"]["name"], "--json").stdout)
 
 
 def test_an_engine_that_the_profile_does_not_name_is_said_before_there_is_a_job(
