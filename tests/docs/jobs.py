@@ -89,6 +89,8 @@ def maintain(page: Page) -> None:
     worlds.reached(page, "another", "paused", workspace="team-a")
     page.run()
     assert '"my-training"' in page.said
+    page.environ |= {"NHX_DATA_DIR": str(page.folder / "put-back"), "NHX_PORT": worlds.free_port()}
+    page.serve("nemo services: http://127.0.0.1:")
 
 
 def upgrade(page: Page) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import ServerError
+from nemo_helix_server.storage import data_origin
 from nemo_runs import file_locks
 from nemo_runs.durable import files
 from nemo_runs.errors import RunsError
@@ -79,8 +80,13 @@ def write(folder: Path, base_url: str, started_at: str) -> None:
 
 
 def read(folder: Path) -> ServiceHolder | None:
-    """The service that described itself last, alive or not; `None` when there is no such record."""
+    """The service that described itself last, alive or not; `None` when there is no such record.
+
+    What lies in a copy of a data directory describes the service of the original.
+    """
     try:
+        if data_origin.copied_from(folder) is not None:
+            return None
         value: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
         identity = trees.ProcessIdentity.from_json(value)
         return ServiceHolder(identity, str(value["base_url"]), str(value["started_at"]))

@@ -20,7 +20,7 @@ import uvicorn
 
 from nemo_helix_server import app, executor_kinds, settings
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.commands import connections, holder, listening
+from nemo_helix_server.commands import connections, copied_data, holder, listening
 from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
@@ -47,8 +47,13 @@ class OpenToOthersError(ServerError):
     """The service would listen where others reach it, without anybody having to say who they are."""
 
 
-def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bool) -> int:
-    """Run the service until it is asked to stop; returns the exit status."""
+def run(
+    settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bool, take_over: bool = False
+) -> int:
+    """Run the service until it is asked to stop; returns the exit status.
+
+    ``take_over``: the data directory may be a copy, whose original no service uses any more.
+    """
     given = settings.load(settings_file, overrides=overrides)
     _set_up_logging(given.log_level)
     data_dir = holder.prepare(given.data_dir)
@@ -60,6 +65,7 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     store = JobStore(given.store_url(), clock)
     try:
         store.migrate()
+        copied_data.require_original(data_dir, store, take_over=take_over)
         token_store = TokenStore(store, clock)
         required = needs_tokens(given, any_token=token_store.any_usable())
         step_tokens.load_key(data_dir)

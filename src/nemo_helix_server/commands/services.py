@@ -62,6 +62,11 @@ def services() -> None:
     metavar="PATH",
     help="Path below which a proxy shows the service, such as /user/anna/proxy/8080.",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Have the jobs of the data directory of which this is a copy, and which no service uses any more.",
+)
 @_as_json
 @_plainly
 def run(
@@ -70,6 +75,7 @@ def run(
     data_dir: Path | None,
     settings_file: Path | None,
     root_path: str | None,
+    take_over: bool,
     as_json: bool,
 ) -> int:
     """Run the Jobs service until it is asked to stop (Ctrl-C, SIGTERM).
@@ -78,6 +84,8 @@ def run(
     another.
     Jobs run on when it stops, or is killed, and are taken over again when it starts. What listens on anything
     but loopback needs an access token first: `nemo services token create`.
+    A data directory that was copied is refused while jobs of it may be the original's, unless --take-over
+    says that no service uses that any more.
     """
     from nemo_helix_server.commands import running
 
@@ -85,7 +93,7 @@ def run(
     overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if root_path is not None:
         overrides["pages"] = {"root_path": root_path.rstrip("/")}
-    return running.run(settings_file, overrides, as_json=as_json)
+    return running.run(settings_file, overrides, as_json=as_json, take_over=take_over)
 
 
 @services.command("open", short_help="An address that opens the pages in a browser, once.")

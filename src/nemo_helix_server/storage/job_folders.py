@@ -26,6 +26,7 @@ from nemo_runs.durable.files import replace_file, sync_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")
 _BLOCK = 512
+_CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class JobDirectory:
     def runs(self) -> Path:
         """One folder a start: claim, end, log."""
         return self.folder / "runs"
+
+    @property
+    def cluster(self) -> Path:
+        """What was seen of the job's steps on clusters, and digests of what was sent there."""
+        return self.folder / _CLUSTER
 
     @property
     def record_folders(self) -> tuple[Path, ...]:
@@ -110,6 +116,10 @@ class JobStorage:
     def paths(self, workspace: str, job_id: str) -> JobDirectory:
         """Where a job lies."""
         return JobDirectory(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
+
+    def any_on_cluster(self) -> bool:
+        """Whether any job of any workspace has, or has had, something on a cluster."""
+        return any(True for _ in (self.data_dir / "jobs").glob(f"*/*/{_CLUSTER}"))
 
     def prepare(self, workspace: str, job_id: str) -> None:
         """Make the directories of a job; fine when they are there. Raises `OSError` when that fails."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
-from nemo_helix_server.executors.slurm.ownership import require_ours
+from nemo_helix_server.executors.slurm.on_cluster.holders import ServiceMark
+from nemo_helix_server.executors.slurm.ownership import NotOurJobError, require_ours
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.channel import reason_line
 from nemo_slurm.cluster import Cluster
@@ -82,11 +83,14 @@ class ClusterConnection:
         *,
         host: Host | None = None,
         cluster: Cluster | None = None,
+        service: ServiceMark | None = None,
     ) -> None:
+        """``service``: who asks; folders of other services' jobs are not touched for it."""
         self.address = address
         self.host = host or host_of(address.host)
         self.cluster = cluster or Cluster(self.host)
         self.folder = ClusterFolder(PurePosixPath(address.root))
+        self.service = service
         self._bundle = bundle
         self._code: PurePosixPath | None = None
         self._code_until = 0.0
@@ -118,9 +122,10 @@ class ClusterConnection:
         Setup lines are run where the interpreter is not found, or does not run, without them. Sources that
         have gone there, since sites purge files, are brought again.
         Raises `UnusableClusterError` when our program cannot run there, `nemo_slurm.errors.NotReachableError`
-        when there is no answer, `StorageFullError` for what does not fit and `CommandFailedError` for
-        what else cannot be done.
+        when there is no answer, `StorageFullError` for what does not fit, `NotOurJobError` for a job of
+        another service and `CommandFailedError` for what else cannot be done.
         """
+        request = self.signed(request)
         done, answer = self._asked(request, timeout)
         if answer is None:
             self._code_until = 0.0
@@ -130,9 +135,17 @@ class ClusterConnection:
             raise self._explained(done.status, done.stderr)
         if answer.get("full"):
             raise StorageFullError(answer["error"], where=self.host.label, path=self.address.root)
+        if answer.get("other_service"):
+            raise NotOurJobError(answer["error"])
         if "error" in answer:
             raise CommandFailedError([request["op"]], done.status, answer["error"], where=self.host.label)
         return answer
+
+    def signed(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A request that says which service asks, see `on_cluster.holders`."""
+        if self.service is None:
+            return request
+        return {**request, "service": list(self.service), "root": self.address.root}
 
     def _asked(self, request: Mapping[str, Any], timeout: float) -> tuple[Completed, dict[str, Any] | None]:
         """What the host said, and the answer in it; `None`: our program did not come to one."""
@@ -155,7 +168,13 @@ class ClusterConnection:
 
     def look(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster.requests`."""
-        return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
+        if not runs:
+            return {"now": 0.0, "runs": {}, "others": {}}
+        return self.ask({"op": "look", "runs": list(runs)})
+
+    def require_own(self, job: PurePosixPath) -> None:
+        """Raise `NotOurJobError` where the folder of a job belongs to another service."""
+        self.ask({"op": "may_act", "folder": str(job)})
 
     def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:
         """Make folders for their owner alone; ``run`` is one that an allocation may have queued already.
@@ -203,8 +222,9 @@ class ClusterConnection:
 class ClusterConnections:
     """The clusters of a service, one connection each."""
 
-    def __init__(self, bundle: ClusterSources | None = None) -> None:
+    def __init__(self, bundle: ClusterSources | None = None, service: ServiceMark | None = None) -> None:
         self._bundle = bundle
+        self._service = service
         self._known: dict[ClusterAddress, ClusterConnection] = {}
         self._hosts: dict[str | None, Host] = {}
         """One for each name: all that needs a host shares its connection, and its attempts to log in."""
@@ -218,7 +238,9 @@ class ClusterConnections:
                 if address.host not in self._hosts:
                     self._hosts[address.host] = host_of(address.host)
                 host = self._hosts[address.host]
-                self._known[address] = ClusterConnection(address, self._bundle, host=host)
+                self._known[address] = ClusterConnection(
+                    address, self._bundle, host=host, service=self._service
+                )
             return self._known[address]
 
     def code_folder(self, address: ClusterAddress) -> PurePosixPath:

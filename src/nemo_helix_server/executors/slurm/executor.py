@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -43,6 +45,8 @@ from nemo_helix_server.executors.slurm.connection import (
 from nemo_helix_server.executors.slurm.looks import ClusterLooks
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
+from nemo_helix_server.executors.slurm.on_cluster.holders import ServiceMark
+from nemo_helix_server.executors.slurm.ownership import NotOurJobError
 from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
@@ -50,7 +54,7 @@ from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
 from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
-from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage import data_origin, run_files
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
@@ -65,6 +69,7 @@ from nemo_slurm.observing import has_ended
 from nemo_slurm.records import SlurmJob
 from nemo_trainer import contract
 
+_LOG = logging.getLogger(__name__)
 _GRACE_OF_FOLLOWERS = 30.0
 _STALE_SECONDS = 120.0
 """What was seen of a run counts for so long at least: schedulers are slow at times."""
@@ -223,6 +228,9 @@ class SlurmStepExecutor:
         with _executor_errors():
             try:
                 free = connection.ask({"op": "give_up", "run": str(folder)})["mine"]
+            except NotOurJobError as error:
+                self._leave_to_other(run, known, error)
+                return
             except StorageFullError:
                 self._cancel_unheard(run, known, connection, grace_seconds)
                 return
@@ -244,6 +252,11 @@ class SlurmStepExecutor:
             if known.job is not None:
                 connection.cluster.signal(known.job, "TERM")
 
+    def _leave_to_other(self, run: StepRun, known: ClusterSubmission, error: NotOurJobError) -> None:
+        """For this service a start is over; what runs on the cluster is another one's."""
+        _LOG.warning("%s", error)
+        replace(known, given_up=True).save(self._folder(run))
+
     def _cancel_unheard(
         self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection, grace_seconds: float
     ) -> None:
@@ -263,7 +276,7 @@ class SlurmStepExecutor:
             first, known = last
             folder = ClusterFolder(PurePosixPath(known.address.root)).job(run.job_id).run(first.token)
             end = functools.partial(self._end_followers, run=first, known=known, folder=folder)
-            with _executor_errors():
+            with _executor_errors(), contextlib.suppress(NotOurJobError):  # nor is what follows
                 self.storage.ask_any_way(known.address, folder, end)
         self._chains.end(run)
 
@@ -317,6 +330,13 @@ class SlurmStepExecutor:
             return
         connection = self._connections.of(known.address)
         with _executor_errors():
+            try:
+                connection.require_own(self.storage.job(run).folder)
+            except NotOurJobError as error:
+                self._leave_to_other(run, known, error)
+                return
+            except SlurmError:
+                pass  # what the scheduler knows of it carries its token
             job = known.job or connection.cluster.find(run.token, name=known.own_name)
             if job is not None:
                 connection.cluster.cancel([job])
@@ -363,6 +383,12 @@ def _require_apart(profile: str, config: SlurmSettings, data_dir: Path) -> None:
         )
 
 
+def _mark_of(data_dir: Path) -> ServiceMark:
+    """How a service says on clusters which jobs are its own."""
+    found = data_origin.read(data_dir)
+    return ServiceMark(found.id, found.term, f"that of {data_dir} on {socket.gethostname()}")
+
+
 def _open(settings: Settings) -> StepExecutor:
     """The executor of a service, for all its profiles of clusters."""
     profiles = {
@@ -382,7 +408,7 @@ def _open(settings: Settings) -> StepExecutor:
 
     for name, config in profiles.items():
         _require_apart(name, config, settings.data_dir)
-    connections = ClusterConnections()
+    connections = ClusterConnections(service=_mark_of(settings.data_dir))
     jobs = JobStorage(settings.data_dir)
     present = [ClusterAddress.of(config) for config in profiles.values()]
     storage = ClusterRunStorage(

@@ -134,8 +134,9 @@ class ClusterLooks:
         problem: str,
     ) -> dict[str, RunObservation]:
         now, unseen = self._now(), ""
+        others: dict[str, str] = {}
         try:
-            now = self._refresh(connection, list(runs)) or now
+            now = self._refresh(connection, list(runs), others) or now
             self._problems.pop(connection.address, None)
         except SlurmError as error:
             if look is None:
@@ -147,7 +148,8 @@ class ClusterLooks:
             self._problems[connection.address] = unseen = problem
             # without its files an end would be taken for another one
             look = None
-        seen = {run: self._seen(run, known, look, now) for run, known in runs.items()}
+        ours = {run: known for run, known in runs.items() if run.token not in others}
+        seen = {run: self._seen(run, known, look, now) for run, known in ours.items()}
         over = {
             run: replace(runs[run], results_here=runs[run].results_here or self._has_results(run, one))
             for run, one in seen.items()
@@ -155,7 +157,10 @@ class ClusterLooks:
         }
         if over:
             self._finish(connection, over, look)
-        return {run.token: replace(one, unseen=unseen) for run, one in seen.items()}
+        found = {run.token: replace(one, unseen=unseen) for run, one in seen.items()}
+        return found | {
+            token: RunObservation(RunState.UNKNOWN, reason=why, unseen=why) for token, why in others.items()
+        }
 
     def _settled(
         self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]
@@ -190,15 +195,22 @@ class ClusterLooks:
             return str(json.loads((self._folder(run) / folders.NODE).read_bytes())[key])
         return ""
 
-    def _refresh(self, connection: ClusterConnection, runs: list[StepRun]) -> float | None:
-        """Bring the mirrors of runs up to date; the time by the cluster's clock."""
+    def _refresh(
+        self, connection: ClusterConnection, runs: list[StepRun], others: dict[str, str]
+    ) -> float | None:
+        """Bring the mirrors of runs up to date; the time by the cluster's clock.
+
+        Runs of other services' jobs are put into ``others``, by their tokens, each with the reason.
+        """
         now: float | None = None
         left = list(runs)
         while left:
             answer = connection.look([self._asked(run) for run in left])
             now = float(answer["now"])
             self._thorough |= {run.token: self._monotonic() for run in left if self._is_due(run)}
-            left = [run for run in left if self._storage.mirror(run).apply(answer["runs"][run.token])]
+            others |= answer["others"]
+            ours = [run for run in left if run.token not in others]
+            left = [run for run in ours if self._storage.mirror(run).apply(answer["runs"][run.token])]
         return now
 
     def _is_due(self, run: StepRun) -> bool:

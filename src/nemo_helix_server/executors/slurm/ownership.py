@@ -1,4 +1,4 @@
-"""Whether nobody else can replace what jobs run: who owns folders on a cluster, and who may write to them."""
+"""Whose folders on a cluster are: nobody else may replace what jobs run, and a job has one service."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ OTHERS_WRITE = 0o022
 
 class OthersMayWriteError(SlurmError):
     """Others could replace what jobs run; the message says what to change."""
+
+
+class NotOurJobError(SlurmError):
+    """A job's folder on the cluster belongs to another service; the message names it."""
 
 
 def why_not_ours(

@@ -29,7 +29,7 @@ from nemo_helix_server.executors.slurm.connection import (
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.on_cluster import folders
-from nemo_helix_server.executors.slurm.ownership import OthersMayWriteError
+from nemo_helix_server.executors.slurm.ownership import NotOurJobError, OthersMayWriteError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
@@ -55,6 +55,14 @@ NOT_CONFINED = (
     "read the files and secrets of every job there; where everybody who may create jobs may see these, the "
     "operator sets shares_user: true in the configuration of the execution profile"
 )
+_NEEDS_A_PERSON = (
+    UnusableClusterError,
+    OthersMayWriteError,
+    NotOurJobError,
+    CommandMissingError,
+    UnusableValueError,
+)
+"""Why a start cannot be made until somebody changes something."""
 _PASSES = (Whose.SCHEDULER, Whose.DISK)
 """Refusals of the scheduler that time alone may end."""
 _LIMIT_PAUSE = 15.0
@@ -116,7 +124,7 @@ class ClusterStarts:
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
             self._hand_over(run, launch, submission, connection, again=known is not None or prepared.begun)
-        except (UnusableClusterError, OthersMayWriteError, CommandMissingError, UnusableValueError) as error:
+        except _NEEDS_A_PERSON as error:
             raise NeverPossibleError(str(error)) from error
         except SchedulerRefusedError as error:
             if _may_pass(error):
@@ -273,7 +281,9 @@ class ClusterStarts:
         if now < self._limited_until.get(host, 0.0):
             return known
         try:
-            after = self._submit(run, known, self._connections.of(known.address), again=True)
+            connection = self._connections.of(known.address)
+            connection.require_own(self._storage.job(run).folder)
+            after = self._submit(run, known, connection, again=True)
         except SchedulerRefusedError as error:
             if not _may_pass(error):
                 # starting it again says why

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import shutil
 import threading
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
@@ -28,6 +29,7 @@ from nemo_helix_server.executors.slurm.leftovers import Leftover, Leftovers, ask
 from nemo_helix_server.executors.slurm.mirror import Mirror, read_state
 from nemo_helix_server.executors.slurm.on_cluster import looking
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder, ClusterJob
+from nemo_helix_server.executors.slurm.ownership import NotOurJobError
 from nemo_helix_server.executors.slurm.staging import files_of, push
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage import checkpoints
@@ -46,10 +48,9 @@ from nemo_runs.processes.daemon_threads import DaemonThreads
 from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_trainer import contract
 
+_LOG = logging.getLogger(__name__)
 UNUSED_SECONDS = 7 * 86_400
 """How long input files that no job has any more stay in a cluster's cache."""
-_STATE = "cluster"
-"""Folder of a job at the service: what was seen of its steps on the cluster, and digests of what was sent."""
 
 Answer = TypeVar("Answer")
 
@@ -145,7 +146,7 @@ class ClusterRunStorage:
     def mirror(self, run: StepRun) -> Mirror:
         """What the service has of a run."""
         paths = self.jobs.of_run(run)
-        seen = paths.folder / _STATE
+        seen = paths.cluster
         return Mirror(
             paths.run_folder(run.token),
             paths.trainer(run.step),
@@ -215,7 +216,9 @@ class ClusterRunStorage:
         if there is None:
             raise checkpoints.PinError(f"the checkpoint {checkpoint.id} is not there any more")
         try:
-            self._connections.of(owner).host.copy_out(str(there), here)
+            connection = self._connections.of(owner)
+            connection.require_own(ClusterFolder(PurePosixPath(owner.root)).job(run.job_id).folder)
+            connection.host.copy_out(str(there), here)
             return checkpoints.pin(self.jobs, checkpoint)
         except SlurmError as error:
             raise checkpoints.PinError(
@@ -235,7 +238,7 @@ class ClusterRunStorage:
 
     def size(self, workspace: str, job_id: str) -> int:
         """See the protocol: on clusters; what of it is here is counted with the data directory."""
-        folder = self.jobs.paths(workspace, job_id).folder / _STATE
+        folder = self.jobs.paths(workspace, job_id).cluster
         there: dict[str, int] = {}
         for file in folder.glob("*.json"):
             state = read_state(file)
@@ -248,7 +251,7 @@ class ClusterRunStorage:
         for address in self._addresses(workspace, job_id):
             job = ClusterFolder(PurePosixPath(address.root)).job(job_id)
             self._remove(address, [job.storage, job.folder / "scratch", job.folder / "pinned"])
-        for state in (self.jobs.paths(workspace, job_id).folder / _STATE).glob("*.json"):
+        for state in (self.jobs.paths(workspace, job_id).cluster).glob("*.json"):
             state.unlink(missing_ok=True)  # it says what is there
 
     def discard(self, workspace: str, job_id: str) -> None:
@@ -338,7 +341,9 @@ class ClusterRunStorage:
     def _bring_home(self, run: StepRun, owner: ClusterAddress) -> None:
         """The trainer path of a step lies at the service from now on, and on no cluster."""
         connection = self._connections.of(owner)
-        there = ClusterFolder(PurePosixPath(owner.root)).job(run.job_id).storage / run.step
+        job = ClusterFolder(PurePosixPath(owner.root)).job(run.job_id)
+        connection.require_own(job.folder)
+        there = job.storage / run.step
         here = self.jobs.of_run(run).trainer(run.step)
         here.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._moving:
@@ -390,7 +395,7 @@ class ClusterRunStorage:
         wanted: Callable[[str], bool],
         constant: Callable[[str], bool],
     ) -> int:
-        ledger = self.jobs.of_run(run).folder / _STATE / f"sent-{name}.digests"
+        ledger = self.jobs.of_run(run).cluster / f"sent-{name}.digests"
         ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         connection = self.connection(run)
         connection.prepare([target])
@@ -426,6 +431,8 @@ class ClusterRunStorage:
         }
         try:
             self.ask_any_way(address, paths[0].parent, lambda one: one.ask(request, timeout=600))
+        except NotOurJobError as error:
+            _LOG.warning("%s", error)  # it is not this service's to remove
         except SlurmError as error:
             raise OSError(f"the cluster {address.shown} cannot be asked: {error}") from error
 

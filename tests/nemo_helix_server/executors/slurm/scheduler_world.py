@@ -10,6 +10,7 @@ from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection
 from nemo_helix_server.executors.slurm.executor import SlurmStepExecutor
 from nemo_helix_server.executors.slurm.on_cluster import requests
+from nemo_helix_server.executors.slurm.ownership import NotOurJobError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -38,8 +39,8 @@ class Files(LocalHost):
 class Connection(ClusterConnection):
     """Counts what is asked of the part on the cluster's host."""
 
-    def __init__(self, address, cluster, asked):
-        super().__init__(address, ClusterSources("x", ()), host=Files(), cluster=cluster)
+    def __init__(self, address, cluster, asked, service=None):
+        super().__init__(address, ClusterSources("x", ()), host=Files(), cluster=cluster, service=service)
         self.asked, self.now = asked, cluster.now
 
     def code(self):
@@ -47,9 +48,11 @@ class Connection(ClusterConnection):
 
     def ask(self, request, *, timeout=120):
         self.asked.append(request["op"])
-        answer = requests.answer(request)
+        answer = requests.answer(self.signed(request))
         if request["op"] == "look":
             answer["now"] = self.now()
+        if answer.get("other_service"):
+            raise NotOurJobError(answer["error"])
         if "error" in answer:
             raise CommandFailedError([request["op"]], 1, answer["error"])
         return json.loads(json.dumps(answer))
@@ -58,11 +61,11 @@ class Connection(ClusterConnection):
 class Connections:
     """One scheduler for all addresses."""
 
-    def __init__(self, cluster):
-        self.cluster, self.asked, self.known = cluster, [], {}
+    def __init__(self, cluster, service=None):
+        self.cluster, self.asked, self.known, self.service = cluster, [], {}, service
 
     def of(self, address):
-        return self.known.setdefault(address, Connection(address, self.cluster, self.asked))
+        return self.known.setdefault(address, Connection(address, self.cluster, self.asked, self.service))
 
     def close(self):
         pass
@@ -71,10 +74,10 @@ class Connections:
 class Place:
     """A service with two profiles of one cluster, whose roots differ."""
 
-    def __init__(self, folder):
-        self.fake = FakeCluster(faults=Faults(starts_jobs=False))
-        self.connections = Connections(self.fake)
-        self.jobs = JobStorage(folder / "data")
+    def __init__(self, folder, *, data="data", service=None, fake=None):
+        self.fake = fake or FakeCluster(faults=Faults(starts_jobs=False))
+        self.connections = Connections(self.fake, service)
+        self.jobs = JobStorage(folder / data)
         self.settings = {name: SlurmSettings(root=folder / name, python="python3") for name in ("a", "b")}
         self.ahead = 0.0
         """Seconds that the clock of the service is ahead of that of the cluster."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nemo_helix_server.executors.slurm.on_cluster import folders, wire
+from nemo_helix_server.executors.slurm.on_cluster import folders, holders, wire
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.durable.disk import open_regular
@@ -43,8 +43,15 @@ _METRICS = "metrics*.jsonl"
 
 
 def look(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new in the folders of runs."""
-    return {"now": time.time(), "runs": {one["token"]: _run(one) for one in request["runs"]}}
+    """What is new in the folders of runs; ``others`` are those of other services, each with the reason."""
+    found, others = {}, {}
+    for one in request["runs"]:
+        try:
+            holders.require(request, [one["run"]])
+            found[one["token"]] = _run(one)
+        except holders.OtherServiceError as error:
+            others[one["token"]] = str(error)
+    return {"now": time.time(), "runs": found, "others": others}
 
 
 def _run(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors.slurm.on_cluster import arrivals, folders, looking, succession, wire
+from nemo_helix_server.executors.slurm.on_cluster import (
+    arrivals,
+    folders,
+    holders,
+    looking,
+    succession,
+    wire,
+)
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.disk import is_full
 from nemo_runs.errors import DiskFullError, RunsError
@@ -35,12 +42,27 @@ def main() -> int:
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     """What a request asks for; an operation that cannot be carried out says why in ``error``."""
     try:
+        if request["op"] not in _OF_EACH_RUN:
+            holders.require(request, _paths(request))
         return _OPERATIONS[request["op"]](request)
+    except holders.OtherServiceError as error:
+        return {"error": str(error), "other_service": True}
     except DiskFullError as error:
         return {"error": str(error), "full": True}
     except (OSError, RunsError) as error:
         full = isinstance(error, OSError) and is_full(error)
         return {"error": f"{type(error).__name__}: {error}", "full": full}
+
+
+def _paths(request: Mapping[str, Any]) -> list[str]:
+    """The folders that a request is about."""
+    one = [str(request[key]) for key in ("run", "folder") if request.get(key)]
+    return [*one, *request.get("folders", ()), *request.get("paths", ())]
+
+
+def _nothing(request: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - as every operation
+    """Nothing is asked for but whether it may be asked for."""
+    return {}
 
 
 def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +73,7 @@ def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
     begun = (folder / run_files.CLAIM).exists()
     mine = not begun and run_files.make_claim(folder, run_files.RunClaim(None, time.time()))
     if mine:
-        _tidy({"runs": [str(folder)]})
+        _tidy({**request, "runs": [str(folder)]})
     else:  # an allocation that has begun has read them
         (folder / folders.SECRETS).unlink(missing_ok=True)
     return {"mine": mine}
@@ -120,7 +142,8 @@ def _queued_as(folder: Path) -> str | None:
 
 def _tidy(request: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the secrets and the scratch folders of runs that are over."""
-    for run in map(Path, request["runs"]):
+    ours = [run for run in request["runs"] if holders.is_ours(request, run)]
+    for run in map(Path, ours):
         (run / folders.SECRETS).unlink(missing_ok=True)
         shutil.rmtree(run.parent.parent / "scratch" / run.name, ignore_errors=True)
     return {}
@@ -156,6 +179,7 @@ def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     number = succession.next_start_number(run) if run else 0
     for name in request["folders"]:
         Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    holders.require(request, _paths(request))  # a folder that was just made has its mark before its first use
     python = list(sys.version_info[:3])
     return {"python": python, "queued": queued, "begun": begun, "start": number}
 
@@ -169,9 +193,12 @@ _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "tidy": _tidy,
     "remove": _remove,
     "prepare": _prepare,
+    "may_act": _nothing,
     "missing": arrivals.missing,
     "settle": arrivals.settle,
 }
+_OF_EACH_RUN = frozenset({"look", "tidy"})
+"""Operations on runs of several jobs, which leave out those of other services."""
 
 if __name__ == "__main__":
     sys.exit(main())
