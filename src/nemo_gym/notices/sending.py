@@ -6,15 +6,17 @@ not, and no other one sends it again: a person hears of an end once, or in that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from nemo_gym import events
 from nemo_gym.errors import GymError
@@ -26,10 +28,18 @@ from nemo_runs.clock import utc_text
 from nemo_runs.durable.files import create_file
 from nemo_runs.durable.journal import Journal
 from nemo_runs.errors import RunsError
+from nemo_runs.processes import trees
 from nemo_runs.secret_refs import parse_reference, redact
 
 COMMAND_SECONDS: Final = 30.0
 """What a command may take before it is ended."""
+_OUTPUT_KEPT: Final = 64 << 10
+"""Bytes of what a command prints that are passed on."""
+_BLOCK: Final = 64 << 10
+_LAST_WORDS: Final = 5.0
+"""Seconds for passing on what was printed before the end."""
+_MARKER: Final = "NEMO_GYM_NOTICE"
+"""The variable by which what a command has started is found."""
 _PAUSES: Final = (1.0, 2.0)
 """Seconds before another try where no connection could be made: then nothing was sent."""
 
@@ -111,26 +121,59 @@ def _ways(
 
 
 def run_command(command: str, body: bytes, *, cwd: str, environ: Mapping[str, str]) -> None:
-    """Run shell text with the document on its standard input. Raises `NotSentError`."""
+    """Run shell text with the document on its standard input. Raises `NotSentError`.
+
+    The beginning of what it prints goes to standard error. What it started is ended with it.
+    """
+    mark = (_MARKER, uuid.uuid4().hex)
     try:
         process = subprocess.Popen(
             ["bash", "-c", command],
             cwd=cwd,
-            env=dict(environ),
+            env=dict([*environ.items(), mark]),
             stdin=subprocess.PIPE,
-            stdout=2,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     except OSError as error:
         raise NotSentError(f"it could not be started ({error.strerror})") from error
+    identity = trees.identify(process.pid)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    serving = [
+        threading.Thread(target=_feed, args=(process.stdin, body), daemon=True, name="notice"),
+        threading.Thread(target=_pass_on, args=(process.stdout,), daemon=True, name="notice output"),
+    ]
+    for thread in serving:
+        thread.start()
     try:
-        process.communicate(body, timeout=COMMAND_SECONDS)
+        process.wait(COMMAND_SECONDS)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
         raise NotSentError(f"it did not end within {COMMAND_SECONDS:g} s, and was ended") from None
+    finally:
+        trees.end_tree(identity, grace=0, marker=mark)
+        process.wait()
+        for thread in serving:
+            thread.join(_LAST_WORDS)
     if process.returncode:
         raise NotSentError(f"it ended with exit status {process.returncode}")
+
+
+def _feed(file: IO[bytes], body: bytes) -> None:
+    with contextlib.suppress(OSError), file:  # it need not read it
+        file.write(body)
+
+
+def _pass_on(file: IO[bytes]) -> None:
+    """Write the beginning to standard error, and read the rest, so that the command never waits for us."""
+    left = _OUTPUT_KEPT
+    with contextlib.suppress(OSError), file:
+        while block := os.read(file.fileno(), _BLOCK):
+            os.write(2, block[:left])
+            if left and len(block) > left:
+                os.write(2, b"\n(more was printed, which is left out)\n")
+            left = max(0, left - len(block))
 
 
 def post(webhook: WebhookRecipient, body: bytes, around: SendingContext) -> None:
@@ -183,16 +226,18 @@ def _request(url: str, headers: Mapping[str, str], body: bytes, timeout: float) 
     try:
         proxy = proxies.chosen(url, os.environ)
         by = None if proxy is None else proxy.url
-        with httpx.Client(proxy=by, trust_env=False, timeout=timeout) as client:
-            answer = client.post(url, content=body, headers=dict(headers))
+        client = httpx.Client(proxy=by, trust_env=False, timeout=timeout)
+        with client, client.stream("POST", url, content=body, headers=dict(headers)) as answer:
+            status = answer.status_code  # the body is not read: it says nothing, and may never end
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise _NoConnectionError(f"no connection could be made ({error})") from None
     except httpx.TimeoutException:
         raise NotSentError(f"no answer within {timeout:g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, RunsError, ValueError) as error:
         raise NotSentError(f"no answer ({error or type(error).__name__})") from None
-    if not answer.is_success:
-        raise NotSentError(f"it was answered with status {answer.status_code}")
+    if not 200 <= status < 300:
+        moved = ", and no redirect is followed" if 300 <= status < 400 else ""
+        raise NotSentError(f"it was answered with status {status}{moved}")
 
 
 def _value(text: str, environ: Mapping[str, str], where: str) -> str:

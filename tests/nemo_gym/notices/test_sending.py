@@ -1,6 +1,8 @@
 """Sending to a real server and a real command: once, without secrets where others read, never fatal."""
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,10 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.notices import sending
 from nemo_gym.notices.content import end_notice
 from nemo_gym.notices.recipients import Recipients, WebhookRecipient, load_recipients
 from nemo_gym.notices.sending import SendingContext, tell
 from nemo_runs.durable.journal import read_journal
+from nemo_runs.processes import process_table
 
 SECRET = "Bearer sesame-3131"
 
@@ -132,6 +136,63 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_was_said(job
     with Hook(delay=2.0) as hook:
         assert told.tell(of(hook.url, timeout_seconds=0.2))
     assert "no answer within 0.2 s" in told.said[0]
+
+
+def answering(write):
+    """A server that takes one request and lets ``write(connection)`` answer it; its address."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = server.accept()
+        with server, connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            write(connection)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}/very-secret-path"
+
+
+def test_an_endless_answer_is_not_read_and_its_status_counts(job):
+    sent = []
+
+    def endless(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            sent.append(connection.send(b"x" * 65536))
+
+    told = Told(job)
+    assert told.tell(of(answering(endless)))
+    assert told.said == []
+    assert sum(sent) < 64 << 20
+
+
+def test_a_redirect_is_not_followed(job):
+    told = Told(job)
+    answer = b"HTTP/1.1 307 There\r\nLocation: http://127.0.0.1:9/secret\r\nContent-Length: 0\r\n\r\n"
+    assert told.tell(of(answering(lambda connection: connection.sendall(answer))))
+    assert told.said[0].endswith("it was answered with status 307, and no redirect is followed")
+
+
+@pytest.mark.slow
+def test_what_a_command_prints_is_passed_on_to_a_bound_and_what_it_started_is_ended(
+    job, tmp_path, capfd, monkeypatch
+):
+    told = Told(job, {"OUT": str(tmp_path)})
+    leaves = 'setsid sleep 600 & echo $! >"$OUT/left"; head -c 3000000 /dev/zero; exec sleep 600'
+    monkeypatch.setattr(sending, "COMMAND_SECONDS", 1.0)
+    assert told.tell(Recipients(frozenset({"end"}), leaves))
+    assert told.said == [
+        "the notice of the end was not sent by command: it did not end within 1 s, and was ended"
+    ]
+    assert 60_000 < len(capfd.readouterr().err) < 70_000
+    entry = process_table.read_entry(int((tmp_path / "left").read_text()))
+    assert entry is None or entry.ended
+
+
+def test_a_command_that_reads_nothing_and_leaves_something_running_is_no_failure(job, capfd):
+    told = Told(job)
+    assert told.tell(Recipients(frozenset({"end"}), "exec <&-; echo sent; sleep 600 &"))
+    assert (told.said, capfd.readouterr().err) == ([], "sent\n")
 
 
 def test_a_process_that_was_killed_while_sending_has_told_or_not_and_no_other_tells_again(job):
