@@ -29,6 +29,10 @@ class HarnessError(GymError):
     """What lm-eval, or a task of it, says is wrong."""
 
 
+class WorkerEndedError(HarnessError):
+    """The process is gone: what was asked last may have ended it, or somebody else."""
+
+
 class TokenizerNeededError(HarnessError):
     """A task asks for likelihoods of tokens, and it was not said which tokenizer makes them."""
 
@@ -63,7 +67,7 @@ class Worker:
         self._reader.start()
 
     def ask(self, op: str, **fields: Any) -> Any:
-        """Ask and wait. Raises `HarnessError`."""
+        """Ask and wait. Raises `HarnessError`, and `WorkerEndedError` when the process is gone."""
         return self.send(op, **fields).result()
 
     def send(self, op: str, **fields: Any) -> Future[Any]:
@@ -80,7 +84,7 @@ class Worker:
                 self._process.stdin.flush()
             except (OSError, ValueError):
                 self._waiting.pop(number, None)
-                raise HarnessError(self._gone()) from None
+                raise WorkerEndedError(self._gone()) from None
         return future
 
     def close(self) -> None:
@@ -115,7 +119,7 @@ class Worker:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:
             if future.set_running_or_notify_cancel():
-                future.set_exception(HarnessError(self._gone()))
+                future.set_exception(WorkerEndedError(self._gone()))
 
     def _gone(self) -> str:
         """Why it ended, by the last line that it printed."""
@@ -126,4 +130,5 @@ class Worker:
         size = os.fstat(self._errors.fileno()).st_size
         last = os.pread(self._errors.fileno(), _TAIL, max(0, size - _TAIL)).decode(errors="replace")
         words = (last.strip().splitlines() or ["it said nothing"])[-1]
-        return f"the process that has lm-eval ended with {status}: {words}"
+        how = f"signal {-status}" if status < 0 else str(status)
+        return f"the process that has lm-eval ended with {how}: {words}"

@@ -24,6 +24,7 @@ from nemo_gym.harness.process import (
     TokenizerNeededError,
     UnknownHarnessTaskError,
     Worker,
+    WorkerEndedError,
 )
 from nemo_runs.counts import counted
 from nemo_runs.suggestions import suggestion
@@ -179,7 +180,9 @@ def open_task(
     report: Report,
     repeats: int | None = None,
 ) -> dict[str, Any]:
-    """Have the worker read the definitions. Raises `ConfigError` for what cannot be run."""
+    """Have the worker read the definitions. Raises `ConfigError` for what cannot be run, and
+    `WorkerEndedError` when the process ended meanwhile.
+    """
     asked = {
         "task": options.task,
         "include_path": [str(folder) for folder in options.include_path],
@@ -196,6 +199,8 @@ def open_task(
         known = [row["name"] for row in json.loads(index.read_text("utf-8"))] if index else []
         hint = suggestion(options.task, known) or "; see `gym list benchmarks lm_eval/`"
         raise ConfigError(f"benchmark {names.PREFIX}{options.task}: {error}{hint}.") from None
+    except WorkerEndedError:
+        raise
     except HarnessError as error:
         raise ConfigError(f"benchmark {names.PREFIX}{options.task}: {str(error).rstrip('.')}.") from None
     return answer

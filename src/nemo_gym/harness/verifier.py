@@ -7,7 +7,6 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from itertools import islice
 from typing import Any, ClassVar, TypeGuard
 
@@ -17,7 +16,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.harness import environment, rows
 from nemo_gym.harness.agent import FIELD, LIKELIHOODS, SCORED, conditional
 from nemo_gym.harness.options import HarnessOptions
-from nemo_gym.harness.process import HarnessError, Worker
+from nemo_gym.harness.process import HarnessError, Worker, WorkerEndedError
 from nemo_gym.types import (
     ANSWER_ENDS,
     Episode,
@@ -36,6 +35,8 @@ _MOMENT = 0.01
 """Seconds in which grades are gathered."""
 _TOGETHER = 256
 """Answers that are handed over in one line."""
+_ENDS_IN_A_ROW = 5
+"""Processes that end one after the other without a grade, before no further one is started."""
 
 
 class NoOptions(BaseModel):
@@ -61,6 +62,8 @@ class HarnessVerifier:
         self._problem: GymError | None = None
         self._lock = threading.Lock()
         self._requests: list[tuple[dict[str, Any], asyncio.Future[Any]]] = []
+        self._grading: asyncio.Task[None] | None = None
+        self._ends = 0
 
     def bind(self, task: HarnessOptions | None, *, repeats: int) -> None:
         """Say what is graded: the benchmark's own section, and how often each document is asked."""
@@ -78,8 +81,7 @@ class HarnessVerifier:
         where = task.row[FIELD]
         fields = {key: where[key] for key in ("task", "doc_id", "doc_hash")}
         try:
-            worker = self._started() if self._ready.is_set() else await asyncio.to_thread(self._started)
-            found = await self._graded(worker, {"answer": _said(episode), **fields})
+            found = await self._graded({"answer": _said(episode), **fields})
         except HarnessError as error:
             raise RolloutFailedError("verifier_error", str(error)) from error
         metrics = found["metrics"]
@@ -95,42 +97,77 @@ class HarnessVerifier:
             metrics={name: value for name, value in metrics.items() if _is_number(value)},
         )
 
-    async def _graded(self, worker: Worker, request: dict[str, Any]) -> Any:
-        """One grade; requests that come within a moment are handed over together."""
+    async def _graded(self, request: dict[str, Any]) -> Any:
+        """One grade; requests that come while others are graded, or within a moment, go together."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._requests.append((request, future))
-        if len(self._requests) == 1:
-            loop.call_later(_MOMENT, self._hand_over, worker, loop)
+        if self._grading is None or self._grading.done():
+            self._grading = loop.create_task(self._grade_all())
         found = await future
         if "problem" in found:
             raise HarnessError(found["problem"])
         return found
 
-    def _hand_over(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
-        batch, self._requests = self._requests, []
+    async def _grade_all(self) -> None:
+        await asyncio.sleep(_MOMENT)
+        while self._requests:
+            batch, self._requests = self._requests[:_TOGETHER], self._requests[_TOGETHER:]
+            batch = [one for one in batch if not one[1].done()]
+            try:
+                await self._grade(batch)
+            except WorkerEndedError:  # one of them may have ended it, which the others do not pay for
+                for one in batch:
+                    with contextlib.suppress(HarnessError):
+                        await self._grade([one], last=True)
+            except HarnessError:
+                continue  # all who wait know it
 
-        def arrived(sent: Future[Any]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone: nobody waits any more
-                loop.call_soon_threadsafe(_deliver, batch, sent)
+    async def _grade(self, batch: list[tuple[Any, asyncio.Future[Any]]], *, last: bool = False) -> None:
+        """Have answers graded together, and give each who waits its own part.
 
+        Raises `HarnessError`; those who wait have it too, unless the process ended and it is not the
+        ``last`` time.
+        """
         try:
-            worker.send("grade", rows=[request for request, _ in batch]).add_done_callback(arrived)
+            worker = self._started() if self._ready.is_set() else await asyncio.to_thread(self._started)
+            found = await asyncio.wrap_future(worker.send("grade", rows=[request for request, _ in batch]))
         except HarnessError as error:
-            failed: Future[Any] = Future()
-            failed.set_exception(error)
-            _deliver(batch, failed)
+            if isinstance(error, WorkerEndedError):
+                await asyncio.to_thread(self._drop)
+            if last or not isinstance(error, WorkerEndedError):
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+            raise
+        self._ends = 0
+        for (_, future), grade in zip(batch, found, strict=True):
+            if not future.done():
+                future.set_result(grade)
 
     def aggregate(self, rollouts: Iterable[GradedRollout]) -> dict[str, Estimate]:
         """What lm-eval reports: values and standard errors by ``metric,filter``, after the task's name where
         there are several. Documents without all of their repeats are left out.
         """
+        try:
+            found = self._results(rollouts)
+        except WorkerEndedError:  # somebody else may have ended it
+            self._drop()
+            found = self._results(rollouts)
+        return estimates(found["results"])
+
+    def _results(self, rollouts: Iterable[GradedRollout]) -> Any:
         assert self._task is not None
         worker = self._started()
         for batch in batched(map(_answer, rollouts), _TOGETHER):
             worker.ask("answers", rows=batch)
-        found = worker.ask("results", bootstrap_iters=self._task.bootstrap_iters)
-        return estimates(found["results"])
+        return worker.ask("results", bootstrap_iters=self._task.bootstrap_iters)
+
+    def _drop(self) -> None:
+        """Forget a process that is gone, so that the next grade has another, unless each of them ends."""
+        self._ends += 1
+        if self._ends < _ENDS_IN_A_ROW:
+            self.close()
 
     def close(self) -> None:
         """End the process."""
@@ -164,22 +201,12 @@ class HarnessVerifier:
         """The process, once it has read the task's definition. Raises `GymError`."""
         self.start()
         self._ready.wait()
+        if isinstance(self._problem, WorkerEndedError):
+            raise self._problem
         if self._problem is not None:
             raise HarnessError(str(self._problem).rstrip("."))
         assert self._worker is not None
         return self._worker
-
-
-def _deliver(batch: list[tuple[Any, asyncio.Future[Any]]], sent: Future[Any]) -> None:
-    """Give each who waits its own part of the answer."""
-    error = sent.exception()
-    for number, (_, future) in enumerate(batch):
-        if future.done():
-            continue
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(sent.result()[number])
 
 
 def chosen(metrics: Mapping[str, Any], wanted: str | None) -> str | None:

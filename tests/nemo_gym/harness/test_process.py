@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,3 +62,19 @@ def test_the_end_of_the_process_is_told_to_all_who_wait_and_to_those_who_come_la
 def test_it_can_be_closed_twice(worker: Worker) -> None:
     worker.close()
     worker.close()
+
+
+def test_a_process_that_is_busy_ends_when_nobody_asks_any_more() -> None:
+    program = (
+        "import sys, time; from nemo_gym.harness.worker.requests import lines_while_asked; "
+        "[(print(line, end='', file=sys.stderr), time.sleep(600)) for line in lines_while_asked(sys.stdin)]"
+    )
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"busy\n")
+        process.stdin.flush()
+        assert process.stderr.readline() == b"busy\n"
+        process.stdin.close()
+        assert process.wait(60) == 0

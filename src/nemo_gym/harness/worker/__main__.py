@@ -10,13 +10,14 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nemo_gym.harness.worker import building, definitions, grading, nltk_data
 from nemo_gym.harness.worker.definitions import CannotRunError, NoSuchNameError, NoTokenizerError
+from nemo_gym.harness.worker.requests import lines_while_asked
 
 
 class OpenTask:
@@ -121,7 +122,7 @@ class OpenTask:
         return graders[task]
 
 
-def serve(lines: IO[str], write: Callable[[str], object]) -> None:
+def serve(lines: Iterable[str], write: Callable[[str], object]) -> None:
     """Answer requests until there are no more."""
     session = OpenTask()
     operations = {
@@ -153,7 +154,7 @@ def main() -> None:
         answers.write(text + "\n")
         answers.flush()
 
-    serve(sys.stdin, write)
+    serve(lines_while_asked(sys.stdin), write)
 
 
 if __name__ == "__main__":
