@@ -109,7 +109,7 @@ class Program:
 
     def _report(self, message: str) -> None:
         with contextlib.suppress(BrokenPipeError):
-            click.echo(f"{self.name}: {message}", err=True)
+            click.echo(f"{self.name}: {streams.harmless(message)}", err=True)
 
 
 def let_stdout_go() -> None:

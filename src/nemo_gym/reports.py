@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from nemo_runs import streams
+
 
 def to_stderr(sentence: str) -> None:
     """Say one sentence on standard error."""
-    print(f"gym: {sentence}", file=sys.stderr)
+    print(f"gym: {streams.harmless(sentence)}", file=sys.stderr)

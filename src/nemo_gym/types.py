@@ -345,12 +345,10 @@ def _joined(response: Mapping[str, Any], item_type: str, part_type: str, key: st
 
 def token_count(value: object) -> int:
     """A number of tokens as a server says it, digits in a text included; anything else counts 0."""
-    if type(value) is int:
-        return max(value, 0)
-    if isinstance(value, float) and math.isfinite(value) and value > 0:
-        return int(value)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _TOKEN_DIGITS:
         return int(value)
+    if type(value) is int or (isinstance(value, float) and math.isfinite(value)):
+        return int(value) if 0 < value < 10**_TOKEN_DIGITS else 0
     return 0
 
 

@@ -12,12 +12,15 @@ import codecs
 import errno
 import io
 import os
+import re
 import select
 import sys
 from typing import Any, Final
 
 ERRORS: Final = "nemo_escaped"
 """Name of the error handler: what an encoding lacks becomes an escape that JSON reads as what it was."""
+
+_COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class _Descriptor(io.FileIO):
@@ -81,6 +84,13 @@ def finish() -> str:
     if failure is None or failure.errno in (errno.EPIPE, errno.ESHUTDOWN):
         return ""
     return failure.strerror or str(failure)
+
+
+def harmless(text: str) -> str:
+    """A sentence for a terminal, with words of a server or a model in it: whatever moves the cursor, colours
+    or reorders text is written as an escape; line feeds and tabs stay.
+    """
+    return _COMMANDS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def unwritable(error: UnicodeEncodeError) -> str:

@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from nemo_runs import streams
+
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -79,6 +81,10 @@ def test_a_closed_stream_is_the_null_device_and_no_other_file_gets_its_number(cl
     then += "print(2, file=sys.stderr); streams.finish(); f.write('done')"
     run(then, preexec_fn=lambda: [os.close(number) for number in closed])
     assert (tmp_path / "f").read_text() == "done"
+
+
+def test_words_of_others_cannot_command_a_terminal():
+    assert streams.harmless("a\x1b]0;x\x07\r\u202eb\n\tä😀\xa0") == "a\\x1b]0;x\\x07\\x0d\\x202eb\n\tä😀\xa0"
 
 
 @pytest.mark.parametrize("name", ["/dev/full", "a pipe without a reader"])

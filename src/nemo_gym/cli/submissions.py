@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nemo_gym.errors import UsageError
+from nemo_runs import streams
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def report(text: str) -> None:
     """One sentence on standard error."""
-    click.echo(f"gym: {text}", err=True)
+    click.echo(f"gym: {streams.harmless(text)}", err=True)
 
 
 def terminal_width() -> int | None:

@@ -8,6 +8,7 @@ import sys
 from typing import IO
 
 from nemo_gym.rollouts.collect.progress import Bar, Display, ProgressLines
+from nemo_runs import streams
 
 
 class Console:
@@ -19,6 +20,7 @@ class Console:
 
     def report(self, message: str) -> None:
         """Print one line."""
+        message = streams.harmless(message)
         if self._display is not None:
             self._display.report(message)
         else:

@@ -17,6 +17,7 @@ from typing import Any
 from nemo_gym.rollouts.export.exported import ExportedOutput
 from nemo_gym.rollouts.export.inspect_turns import sample_events, turn_messages
 from nemo_gym.rollouts.reading.recorded import RecordedRollout
+from nemo_gym.types import token_count
 
 SCORER = "reward"
 _VERSION = 2
@@ -163,7 +164,7 @@ def _output(
 ) -> dict[str, Any]:
     if answer is None:
         return {"model": output.model, "choices": [], "completion": ""}
-    read, wrote = (rollout.perf.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+    read, wrote = (token_count(rollout.perf.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     return {
         "model": output.model,
         "choices": [{"message": answer, "stop_reason": _STOPS.get(rollout.end or "", "stop")}],

@@ -67,7 +67,7 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any]:
         arguments, problem = None, str(error)
     if not isinstance(arguments, dict):
         arguments, problem = {"invalid_arguments": given}, problem or "not a JSON object"
-    found = {"id": item.get("call_id"), "function": item.get("name"), "arguments": arguments}
+    found = {"id": str(item.get("call_id")), "function": str(item.get("name")), "arguments": arguments}
     return found | {"type": "function"} | ({"parse_error": problem} if problem else {})
 
 

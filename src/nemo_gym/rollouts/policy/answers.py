@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -246,10 +247,17 @@ def _call(call: Any) -> Row:
         raise MalformedAnswerError("a tool call of the first choice names no function")
     return {
         "type": "function_call",
-        "call_id": call.get("id"),
-        "name": function.get("name"),
-        "arguments": function.get("arguments", ""),
+        "call_id": None if call.get("id") is None else _as_text(call["id"]),
+        "name": _as_text(function.get("name")),
+        "arguments": _as_text(function.get("arguments")),
     }
+
+
+def _as_text(value: Any) -> str:
+    """What the API has as a text: some servers send arguments as an object, and numbers for names."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _message_item(parts: list[Row]) -> Row:

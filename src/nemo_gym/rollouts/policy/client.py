@@ -6,8 +6,6 @@ keep-alive connection that the server had closed, so `HttpPolicy` does that itse
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import random
 import time
@@ -44,7 +42,6 @@ from nemo_runs.sizes import size_in_words
 __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 
 _CONNECT_TIMEOUT = 30.0
-_INTEGER_DIGITS = 18
 _BODY_READ = 8000
 """Bytes of a malformed answer that are looked at for the failures file."""
 _NEWER_LIMIT = "max_completion_tokens"
@@ -328,7 +325,7 @@ class HttpPolicy:
 
     def _parsed(self, content: bytes, encoding: str, place: _Place) -> Any:
         try:
-            found = parsed_json(content)
+            found = http_body.parsed_json(content)
         except ValueError as error:
             if encoding.lower() not in _DECODED:
                 message = f"{place.shown} {errors.wrongly_encoded(encoding)}."
@@ -382,29 +379,3 @@ class _RolloutPolicy:
     async def score(self, context: Sequence[int], continuation: Sequence[int]) -> LogLikelihood:
         """See `nemo_gym.types.Policy`."""
         return await self._policy.score(context, continuation, self._turns)
-
-
-def parsed_json(content: bytes) -> Any:
-    """Parsed JSON; raises ``ValueError``.
-
-    Servers written in Python also send ``NaN`` and boundless numbers (read as null here) and halves of
-    surrogate pairs (read as ``?``), which a strict reader refuses and no result row could hold.
-    """
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError:
-        text = content.decode("utf-8-sig", errors="replace")
-    try:
-        loose = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_bounded)
-        return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _bounded(text: str) -> int | float | None:
-    return int(text) if len(text) <= _INTEGER_DIGITS else _finite(text)

@@ -185,7 +185,7 @@ def parse_retry_after(value: str | None, *, now: float) -> float | None:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -6,9 +6,10 @@ Some servers stream whatever is asked, some send a whole answer and end it like 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from nemo_gym.rollouts.policy.http_body import parsed_json
 from nemo_gym.types import Row
 
 _PIECES = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -54,7 +55,9 @@ def _with_stream_tail(text: str) -> Any:
     if not start.startswith("{"):
         return None
     try:
-        value, end = json.JSONDecoder().raw_decode(start)
+        # whole numbers as text: Python reads none of more than 4,300 digits
+        _, end = json.JSONDecoder(parse_int=str).raw_decode(start)
+        value = parsed_json(start[:end].encode())
     except (ValueError, RecursionError):
         return None
     rest = [line.strip() for line in start[end:].splitlines() if line.strip()]
@@ -76,19 +79,16 @@ def _events(text: str) -> Iterator[Row]:
 
 def _parsed(data: list[str]) -> Iterator[Row]:
     """One event's data; several lines are one value, or one value each where a server forgets blank lines."""
-    try:
-        values: Iterable[Any] = [json.loads("\n".join(data))]
-    except (ValueError, RecursionError):
-        values = (_loads(line) for line in data)
-    for value in values:
+    whole = _loads("\n".join(data))
+    for value in [whole] if whole is not None else map(_loads, data):
         if isinstance(value, dict):
             yield value
 
 
-def _loads(line: str) -> Any:
+def _loads(text: str) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
+        return parsed_json(text.encode())
+    except ValueError:
         return None
 
 

@@ -5,6 +5,7 @@ import os
 import pytest
 from rich.console import Console
 
+from nemo_gym.rollouts.collect import console as collect_console
 from nemo_gym.rollouts.collect.progress import (
     Bar,
     ProgressLines,
@@ -126,6 +127,19 @@ def test_the_rate_is_that_of_the_last_half_minute():
     for second in range(100, 140):
         last = rate.update(float(second), 1000)
     assert last == 0.0
+
+
+@pytest.mark.parametrize("shows_bar", [False, True])
+def test_words_of_a_server_reach_the_terminal_without_commands(shows_bar):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return shows_bar
+
+    out = Terminal()
+    console = collect_console.Console(out)
+    console.show_progress(10)
+    console.report("the server said \x1b]0;owned\x07[/red]")
+    assert "said \\x1b]0;owned\\x07[/red]" in out.getvalue()
 
 
 def test_the_bar_shows_done_reward_and_rate():

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from nemo_gym.rollouts.policy import event_stream, provider_errors
+from nemo_gym.rollouts.policy.answers import usage_of
 from nemo_gym.rollouts.policy.apis import (
     CannotBeSentError,
     MalformedAnswerError,
@@ -130,6 +131,19 @@ def test_tool_calls_of_an_answer_become_items():
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     (item,) = to_response("chat", chat("", message=message))["output"]
     assert (item["type"], item["call_id"], item["name"]) == ("function_call", "c1", "look")
+
+
+def test_parts_of_a_call_are_texts_whatever_a_server_sends():
+    calls = [{"id": 5, "function": {"name": 7, "arguments": {"city": "Oran"}}}, {"function": {"name": None}}]
+    response = to_response("chat", chat("", message={"role": "assistant", "tool_calls": calls}))
+    found = [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]]
+    assert found == [("5", "7", '{"city": "Oran"}'), (None, "", "")]
+
+
+@pytest.mark.parametrize("tokens", [10**30, 1e308, "9" * 16, -1, True, float("nan"), None])
+def test_a_number_of_tokens_that_cannot_be_one_counts_nothing(tokens):
+    usage = usage_of({"prompt_tokens": tokens, "completion_tokens": 2})
+    assert (usage["input_tokens"], usage["total_tokens"]) == (0, 2)
 
 
 def test_a_null_content_is_an_empty_answer():

@@ -55,6 +55,7 @@ def test_retry_after_is_seconds_or_a_date():
     assert parse_retry_after("1.5", now=0) == 1.5
     assert parse_retry_after("-3", now=0) == 0.0
     assert parse_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", now=20) == 40.0
+    assert parse_retry_after("Sat, 01 Jan 99999999999 00:00:00 GMT", now=20) is None
     assert parse_retry_after("Thu, 01 Jan 1970 00:01:00 GMT", now=200) == 0.0
     assert parse_retry_after("soon", now=0) is None
     assert parse_retry_after(None, now=0) is None

@@ -13,9 +13,9 @@ from nemo_gym.rollouts.policy.client import (
     HttpPolicy,
     PolicyError,
     open_session,
-    parsed_json,
     proxy_for,
 )
+from nemo_gym.rollouts.policy.http_body import parsed_json
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.types import answer_end, is_truncated, output_text, reasoning_text
 from nemo_runs.secret_refs import SecretText

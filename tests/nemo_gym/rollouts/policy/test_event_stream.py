@@ -62,6 +62,16 @@ def test_a_whole_answer_may_end_like_a_stream_or_stand_in_one():
         assert output_text(to_response("chat", answer_of(text))) == "42"
 
 
+@pytest.mark.parametrize("tail", ["\n\ndata: [DONE]\n\n", None])
+def test_a_stream_is_read_as_loosely_as_a_whole_answer(tail):
+    digits = "9" * 5000
+    choice = '{"message": {"content": "4\\ud800"}, "finish_reason": "stop", "score": NaN}'
+    text = f'{{"created": {digits}, "choices": [{choice}]}}'
+    answer = answer_of(text + tail if tail else f"data: {text}\n\n")
+    assert output_text(to_response("chat", answer)) == "4?"
+    assert answer.get("created") is None
+
+
 def test_an_error_in_a_stream_is_an_error():
     text = stream(chunk(content="4"), {"error": {"message": "lost", "code": 502}})
     assert answer_of(text)["error"]["message"] == "lost"
