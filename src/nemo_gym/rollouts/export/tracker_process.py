@@ -1,7 +1,8 @@
 """Writes a run of W&B or MLflow to a folder, without a server: a script for an interpreter with one.
 
 Standard input has one JSON document on each line: the head (kind, folder, name, config, metrics, tags,
-columns), then the rows. Standard library and the tracker's library only.
+columns), then the rows, then the end: without it whoever writes them has been killed, and no run is written
+that looks whole. Standard library and the tracker's library only.
 """
 
 from __future__ import annotations
@@ -9,16 +10,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+END = "end"
+"""The last line."""
 
 
 def main() -> None:
     """Read everything and write the run."""
     head = json.loads(sys.stdin.readline())
-    rows = (json.loads(line) for line in sys.stdin)
+    rows = read_rows(sys.stdin)
     {"wandb": write_wandb, "mlflow": write_mlflow}[head["kind"]](head, rows)
+
+
+def read_rows(lines: Iterable[str]) -> Iterator[list[Any]]:
+    """The rows up to the end; leaves the program when the lines end before."""
+    for line in lines:
+        row = json.loads(line)
+        if row == END:
+            return
+        yield row
+    sys.exit("the rows ended before their end")
 
 
 def write_wandb(head: dict[str, Any], rows: Iterator[list[Any]]) -> None:

@@ -89,6 +89,7 @@ def _lines(head: dict[str, Any], outputs: Sequence[ExportedOutput]) -> Iterator[
     yield f"{json.dumps(head)}\n"
     for row in table_rows(outputs):
         yield f"{json.dumps([row[name] for name in COLUMNS])}\n"
+    yield f"{json.dumps(tracker_process.END)}\n"
 
 
 def _seconds(created_at: str) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,10 +16,14 @@ from typing import Literal
 from nemo_gym.errors import GymError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.export.exported import ExportedOutput
+from nemo_runs import file_locks
 from nemo_runs.durable import disk
 
 _FILES = {"parquet": ".parquet", "csv": ".csv", "share": ".zip", "report": ".html"}
 """Formats that are one file, with its ending; the others are a folder."""
+
+UNFINISHED = "EXPORT_UNFINISHED"
+"""A file in a folder that is written in its own place, as long as it is not whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,8 @@ def exported(
 def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> Path:
     """Write an export; where it is now.
 
-    It is made beside its place and renamed when it is whole. Raises `GymError` for what is there already, for
+    It is made beside its place and renamed when it is whole; what an earlier one that was killed has left of
+    it is removed. Raises `GymError` for what is there already, for
     a run without a summary, and for a library that is missing.
     """
     form = request.form
@@ -53,19 +60,61 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
     if request.python is not None and form not in ("wandb", "mlflow"):
         raise UsageError("--python is for --to wandb and --to mlflow alone.")
     path = (request.path or Path(_file_name(Path(outputs[0].run).name, form))).absolute()
+    _remove_unfinished(path)
     if os.path.lexists(path):
         raise _there_already(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if form in ("wandb", "mlflow"):  # their files name the folder that they are in
         return _written_in_place(outputs, request, path)
-    made = Path(tempfile.mkdtemp(prefix=".gym-", dir=path.parent))
-    try:
+    with _folder_beside(path) as made:
         target = made / path.name
         _write(outputs, request, target)
         _move(target, path)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
     return path
+
+
+@contextlib.contextmanager
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """A new folder, locked while it is used; those of killed exports to the same place are removed."""
+    head = f".gym-export-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
+    with _locked(path.parent):  # so that none is removed before it is locked
+        for left in path.parent.glob(f"{head}*"):
+            with _locked(left, wait=False) as is_ours:
+                if is_ours:
+                    shutil.rmtree(left, ignore_errors=True)
+        made = Path(tempfile.mkdtemp(prefix=head, dir=path.parent))
+        lock = contextlib.ExitStack()
+        lock.enter_context(_locked(made, wait=False))
+    with lock:
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Whether it is locked for the block; never where there are no locks, or it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        locked = False
+        with contextlib.suppress(OSError):
+            locked = file_locks.take(descriptor, wait=wait)
+        yield locked
+    finally:
+        os.close(descriptor)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what was written in its own place, if whoever wrote it is gone."""
+    if (path / UNFINISHED).is_file():
+        with _locked(path / UNFINISHED, wait=False) as is_ours:
+            if is_ours:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _move(made: Path, path: Path) -> None:
@@ -108,7 +157,10 @@ def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest,
     except FileExistsError:
         raise _there_already(path) from None
     try:
-        write_tracker(tracker, outputs, path, python=python)
+        (path / UNFINISHED).write_text("gym job export was ended before it had written everything.\n")
+        with _locked(path / UNFINISHED):
+            write_tracker(tracker, outputs, path, python=python)
+            (path / UNFINISHED).unlink()
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise

@@ -1,5 +1,6 @@
 """Where an export goes, and what is never overwritten."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from tests.nemo_gym.rollouts.export.outputs import exported
 
 from nemo_gym.errors import GymError, UsageError
-from nemo_gym.rollouts.export import writing
+from nemo_gym.rollouts.export import tracker_process, trackers, writing
 from nemo_gym.rollouts.export.writing import ExportRequest, write_export
 
 
@@ -89,6 +90,51 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path, form: str) -> None:
     with pytest.raises(GymError):
         write_export([output], ExportRequest(form=form, path=into / "x"))
     assert list(into.iterdir()) == []
+
+
+def test_what_a_killed_export_has_left_is_removed_by_the_next_one_and_what_is_being_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, place = exported(tmp_path / "run"), tmp_path / "into" / "x"
+    other = tmp_path / "into" / ".gym-somebody"
+    other.mkdir(parents=True)
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", lambda *_args, **_more: None)
+        killed.setattr(writing, "_write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_export([output], ExportRequest(form="csv", path=place))
+    assert len(list(place.parent.iterdir())) == 2
+    with writing._folder_beside(place):
+        write_export([output], ExportRequest(form="csv", path=place))
+        assert len(list(place.parent.iterdir())) == 3
+    assert {path.name for path in place.parent.iterdir()} == {other.name, "x"}
+
+
+def test_a_folder_that_is_written_in_its_place_says_so_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, place, seen = exported(tmp_path / "run"), tmp_path / "x", []
+    request = ExportRequest(form="mlflow", path=place)
+
+    def look(*_args: object, **_more: object) -> None:
+        seen.append([path.name for path in place.iterdir()])
+        with pytest.raises(GymError, match="is there already"):
+            write_export([output], request)  # another one at the same time
+
+    monkeypatch.setattr(trackers, "tracker_python", lambda *_: "python")
+    monkeypatch.setattr(trackers, "write_tracker", look)
+    place.mkdir()
+    (place / writing.UNFINISHED).touch()
+    (place / "half").touch()
+    write_export([output], request)
+    assert seen == [[writing.UNFINISHED]]
+    assert list(place.iterdir()) == []
+
+
+def test_rows_for_a_tracker_that_end_too_early_make_no_run() -> None:
+    assert list(tracker_process.read_rows(["[1]\n", "[2]\n", '"end"\n'])) == [[1], [2]]
+    with pytest.raises(SystemExit, match="ended before their end"):
+        list(tracker_process.read_rows(["[1]\n"]))
 
 
 @pytest.mark.parametrize("more", [{"datasets": ["sums=a/b"]}, {"python": Path("python")}])
