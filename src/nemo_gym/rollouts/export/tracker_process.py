@@ -1,8 +1,8 @@
 """Writes a run of W&B or MLflow to a folder, without a server: a script for an interpreter with one.
 
 Standard input has one JSON document on each line: the head (kind, folder, name, config, metrics, tags,
-columns), then the rows, then the end: without it whoever writes them has been killed, and no run is written
-that looks whole. Standard library and the tracker's library only.
+columns), then the rows, then the end. Without the end the process that writes them was killed, and no run is
+written that looks whole. Standard library and the tracker's library only.
 """
 
 from __future__ import annotations

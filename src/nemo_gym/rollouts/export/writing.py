@@ -110,7 +110,7 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def _remove_unfinished(path: Path) -> None:
-    """Remove what was written in its own place, if whoever wrote it is gone."""
+    """Remove what was written in its own place, if the process that wrote it is gone."""
     if (path / UNFINISHED).is_file():
         with _locked(path / UNFINISHED, wait=False) as is_ours:
             if is_ours:
