@@ -107,7 +107,7 @@ def test_only_one_module_says_how_json_is_read() -> None:
         for node in nodes(tree, ast.Call)
         if hooks & {keyword.arg for keyword in node.keywords}
     }
-    assert found == {"nemo_runs/strict_json.py", "nemo_gym/rollouts/policy/client.py"}
+    assert found == {"nemo_runs/strict_json.py", "nemo_gym/rollouts/policy/http_body.py"}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ COMMAND_SECONDS: Final = 30.0
 _OUTPUT_KEPT: Final = 64 << 10
 """Bytes of what a command prints that are passed on."""
 _BLOCK: Final = 64 << 10
-_LAST_WORDS: Final = 5.0
+_PASSING_ON: Final = 5.0
 """Seconds for passing on what was printed before the end."""
 _MARKER: Final = "NEMO_GYM_NOTICE"
 """The variable by which what a command has started is found."""
@@ -155,7 +155,7 @@ def run_command(command: str, body: bytes, *, cwd: str, environ: Mapping[str, st
         trees.end_tree(identity, grace=0, marker=mark)
         process.wait()
         for thread in serving:
-            thread.join(_LAST_WORDS)
+            thread.join(_PASSING_ON)
     if process.returncode:
         raise NotSentError(f"it ended with exit status {process.returncode}")
 

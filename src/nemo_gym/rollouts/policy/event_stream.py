@@ -5,11 +5,10 @@ Some servers stream whatever is asked, some send a whole answer and end it like 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from nemo_gym.rollouts.policy.http_body import parsed_json
+from nemo_gym.rollouts.policy.http_body import parsed_json, parsed_start
 from nemo_gym.types import Row
 
 _PIECES = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
@@ -55,12 +54,10 @@ def _with_stream_tail(text: str) -> Any:
     if not start.startswith("{"):
         return None
     try:
-        # whole numbers as text: Python reads none of more than 4,300 digits
-        _, end = json.JSONDecoder(parse_int=str).raw_decode(start)
-        value = parsed_json(start[:end].encode())
-    except (ValueError, RecursionError):
+        value, tail = parsed_start(start)
+    except ValueError:
         return None
-    rest = [line.strip() for line in start[end:].splitlines() if line.strip()]
+    rest = [line.strip() for line in tail.splitlines() if line.strip()]
     return value if all(line == "data: [DONE]" or line.startswith(":") for line in rest) else None
 
 

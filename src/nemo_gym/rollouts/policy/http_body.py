@@ -51,9 +51,18 @@ def parsed_json(content: bytes) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
         text = content.decode("utf-8-sig", errors="replace")
+    value, rest = parsed_start(text)
+    if rest.strip():
+        raise ValueError("something follows the JSON value")
+    return value
+
+
+def parsed_start(text: str) -> tuple[Any, str]:
+    """The JSON value at the beginning of a text, read as loosely, and what follows it. Raises `ValueError`."""
+    text = text.lstrip()
     try:
-        loose = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_bounded)
-        return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))
+        loose, end = _LOOSE.raw_decode(text)
+        return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace")), text[end:]
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -65,3 +74,6 @@ def _finite(text: str) -> float | None:
 
 def _bounded(text: str) -> int | float | None:
     return int(text) if len(text) <= _INTEGER_DIGITS else _finite(text)
+
+
+_LOOSE = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, parse_int=_bounded)
