@@ -58,7 +58,7 @@ def parsed_json(content: bytes) -> Any:
 
 
 def parsed_start(text: str) -> tuple[Any, str]:
-    """The JSON value at the beginning of a text, read as loosely, and what follows it. Raises `ValueError`."""
+    """The JSON value that a text begins with, read as loosely, and what follows it; raises `ValueError`."""
     text = text.lstrip()
     try:
         loose, end = _LOOSE.raw_decode(text)
