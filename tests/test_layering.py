@@ -70,6 +70,8 @@ ONLY_PARTS = {
         "nemo_gym.rollouts.run_config.prompts",
         # which answers are graded at all
         "nemo_gym.rollouts.scores.whole_answers",
+        # the interval of a score
+        "nemo_gym.rollouts.scores.statistics",
     ),
 }
 LAYERS = {
@@ -155,7 +157,7 @@ LAYERS = {
         "access bundle",
         "runs",
     ),
-    "nemo_engines": ("errors", "data", "export trackers", "hf automodel", "estimate"),
+    "nemo_engines": ("errors", "data", "export trackers", "evaluation", "hf automodel", "estimate"),
 }
 """What each package consists of, lowest first: a layer imports itself and the layers before it."""
 UNORDERED = {

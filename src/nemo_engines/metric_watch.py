@@ -35,6 +35,8 @@ class MetricWatch:
     """Evaluations since then."""
     stopped_at: int | None = None
     """The step whose evaluation ended the training."""
+    evaluated_step: int = 0
+    """The last step of which the evaluation by a benchmark was taken."""
 
     def observe(self, step: int, values: Mapping[str, float], *, saved: bool) -> bool:
         """Take an evaluation; whether training is to end now. ``saved``: a checkpoint of the step is there,
@@ -66,6 +68,7 @@ class MetricWatch:
             "reference_step": self.reference_step,
             "waited": self.waited,
             "stopped_at": self.stopped_at,
+            "evaluated_step": self.evaluated_step,
         }
 
     def restore(self, state: object) -> bool:
@@ -78,6 +81,7 @@ class MetricWatch:
             _step(state.get("reference_step")),
         )
         self.waited, self.stopped_at = _step(state.get("waited")) or 0, _step(state.get("stopped_at"))
+        self.evaluated_step = _step(state.get("evaluated_step")) or 0
         return True
 
     def fields(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from nemo_engines import devices, launching, spec
 from nemo_engines.data import rows
 from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import BadSpecError, TrainerError
+from nemo_engines.evaluation.material import questions
 from nemo_engines.inputs import input_digests
 from nemo_engines.registry import Engine, engine_for, load_driver
 from nemo_engines.rewards import Rewards
@@ -141,6 +142,8 @@ def _planned(options: argparse.Namespace, context: JobContext) -> _Plan:
     device = devices.chosen_device(wanted)
     devices.check_device(wanted, device)
     precision = devices.chosen_precision(wanted, device)
+    if wanted.evaluation is not None:
+        questions(wanted.evaluation)  # what cannot be asked is said before the first step
     rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
     return _Plan(
         wanted=wanted,

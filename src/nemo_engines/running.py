@@ -13,6 +13,7 @@ from nemo_engines.data import learned
 from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.learned import Pair, Tokens
 from nemo_engines.data.rows import Row
+from nemo_engines.errors import TrainerError
 from nemo_engines.rewards import Rewards
 from nemo_engines.spec import EngineSpec
 from nemo_trainer.contract import EXIT_PAUSED, Checkpoint
@@ -70,6 +71,12 @@ class TrainingRun:
         if self.world.leads:
             for sentence in learned.template_warnings(writer, rows, found):
                 self.warn(f"{part} rows: {sentence}")
+
+    def leave(self) -> NoReturn:
+        """End this process as it is wanted: paused, or stopped; what there is to save is published."""
+        if self.world.leads and self.session.wanted() == "stop":
+            raise TrainerError("training was stopped on request while a checkpoint was evaluated")
+        self.leave_paused()
 
     def leave_paused(self) -> NoReturn:
         """End this process as paused, at once: the checkpoint is published, and every rank does the same."""

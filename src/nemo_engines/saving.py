@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
+from nemo_engines.evaluation.material import series
 from nemo_engines.metric_watch import STATE, MetricWatch
 from nemo_engines.spec import EngineSpec
 from nemo_runs.durable import disk
@@ -64,7 +65,7 @@ def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> N
     ``reported``: all names that there are, where they are known before a step has reported its own.
     """
     stopping = spec.early_stopping.metric
-    if stopping is not None and not stopping.startswith("val_"):
+    if stopping is not None and not stopping.startswith(("val_", "eval_")):
         raise BadSpecError(
             f"early_stopping.metric '{stopping}' is of no evaluation: names begin with val_, as val_loss"
         )
@@ -74,6 +75,12 @@ def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> N
 
 def _check_metric(spec: EngineSpec, field: str, metric: str | None, reported: Collection[str] | None) -> None:
     if metric is None:
+        return
+    if metric.startswith("eval_"):
+        plan = spec.evaluation
+        if plan is None or plan.name is None or metric != series(plan.name):
+            known = "there is none" if plan is None or plan.name is None else f"it is {series(plan.name)}"
+            raise BadSpecError(f"{field} '{metric}' is the score of no benchmark of this training: {known}")
         return
     if metric.startswith("val_") and spec.validation is None:
         raise BadSpecError(f"{field} '{metric}' needs rows to validate with, and there are none")
@@ -99,10 +106,13 @@ def opened_watch(run: TrainingRun) -> MetricWatch:
     return watch
 
 
-def publish(run: TrainingRun, watch: MetricWatch, folder: Path, step: int, reason: Reason) -> None:
+def publish(
+    run: TrainingRun, watch: MetricWatch, kept: Collection[int], folder: Path, step: int, reason: Reason
+) -> Checkpoint:
     """Publish a checkpoint with what was evaluated until then, and remove those that are no longer kept."""
-    run.session.publish(folder, step, reason, engine={STATE: watch.state()})
-    run.session.prune(run.spec.save.keep, keep_steps={watch.best_step} if watch.best_step else ())
+    made = run.session.publish(folder, step, reason, engine={STATE: watch.state()})
+    run.session.prune(run.spec.save.keep, keep_steps=kept)
+    return made
 
 
 def choose_best(run: TrainingRun, watch: MetricWatch) -> Path | None:

@@ -140,6 +140,26 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """What checkpoints are asked while the training runs: a benchmark, fixed prompts, or both."""
+
+    every: int
+    """Steps; the last step is evaluated too."""
+    name: str | None = None
+    """Of the benchmark, as its score is called."""
+    folder: str | None = None
+    """The folder with the benchmark and its rows, see `nemo_gym.rollouts.data.for_training`."""
+    prompts: tuple[str, ...] = ()
+    """Asked each time, so that their answers can be read side by side."""
+    device: str = "same"
+    """``same``: that of the training, which waits; or another one, as torch names it: ``cpu``, ``cuda:1``."""
+    batch_size: int = 8
+    """Questions that are answered at once."""
+    max_new_tokens: int = 256
+    """Tokens of an answer, where the benchmark does not say it."""
+
+
+@dataclass(frozen=True, slots=True)
 class EarlyEnd:
     """When training ends before its last step: a metric of evaluations no longer gets better."""
 

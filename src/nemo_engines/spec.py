@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from nemo_engines.sections import (
     Devices,
     Dpo,
     EarlyEnd,
+    EvaluationPlan,
     Grpo,
     Lora,
     Optimizer,
@@ -57,6 +59,7 @@ class EngineSpec:
     devices: Devices = field(default_factory=Devices)
     save: Save = field(default_factory=Save)
     early_stopping: EarlyEnd = field(default_factory=EarlyEnd)
+    evaluation: EvaluationPlan | None = None
     rewards: dict[str, Any] | None = None
     """The ``benchmark`` part of a gym config (``prompt`` and ``verifier`` are read), for GRPO."""
     precision: Literal["bf16", "fp16", "fp32"] | None = None
@@ -76,7 +79,9 @@ class EngineSpec:
     """Options of one engine alone; its driver refuses names that it does not know."""
 
 
-IRRELEVANT = frozenset({"backend", "output", "output_method", "save", "trackers", "schema", "devices"})
+IRRELEVANT = frozenset(
+    {"backend", "output", "output_method", "save", "trackers", "schema", "devices", "evaluation"}
+)
 """Parts that may change between two runs of a job without making the result another one."""
 
 POSITIVE = (
@@ -129,6 +134,8 @@ def parse_spec(value: object) -> EngineSpec:
         )
     if spec.schedule.warmup_steps and spec.schedule.warmup_ratio:
         raise BadSpecError("schedule.warmup_steps and schedule.warmup_ratio cannot both be given: choose one")
+    if spec.evaluation is not None:
+        _check_evaluation(spec.evaluation)
     if spec.method == "grpo":
         _check_grpo(spec)
     if spec.finetuning == "full" and (spec.load_in_4bit or spec.load_in_8bit):
@@ -136,6 +143,18 @@ def parse_spec(value: object) -> EngineSpec:
     if spec.finetuning == "full" and spec.output_method == "merged":
         raise BadSpecError("output_method 'merged' is for LoRA: full fine-tuning has nothing to merge")
     return spec
+
+
+def _check_evaluation(plan: EvaluationPlan) -> None:
+    for name in ("every", "batch_size", "max_new_tokens"):
+        if getattr(plan, name) <= 0:
+            raise BadSpecError(f"evaluation.{name} must be more than 0, not {getattr(plan, name)}")
+    if (plan.folder is None) != (plan.name is None):
+        raise BadSpecError("evaluation.name and evaluation.folder are given together: a benchmark has both")
+    if plan.folder is None and not plan.prompts:
+        raise BadSpecError("evaluation asks nothing: give a benchmark, or prompts")
+    if not re.fullmatch(r"same|cpu|cuda(:\d+)?", plan.device):
+        raise BadSpecError(f"evaluation.device must be same, cpu or cuda:NUMBER, not '{plan.device}'")
 
 
 def _check_grpo(spec: EngineSpec) -> None:

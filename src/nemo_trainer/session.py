@@ -196,6 +196,17 @@ class Session:
         self._report_request(want, why)
         return want
 
+    def interrupted(self) -> bool:
+        """Whether a pause, a stop or the end of the allocation is near, for what takes long between steps."""
+        self._control.look()
+        self._end.look()
+        why = self._end.because(self._saves.seconds, self._boundary)
+        return self._control.want in {"pause", "stop"} or why is not None
+
+    def evaluated(self) -> None:
+        """Say that what took the time until now was no step."""
+        self._end.saved()
+
     def agreed(self, broadcast: Callable[[Want], Want]) -> Want:
         """The same decision on every rank: ``broadcast`` hands rank 0's value to all and returns it."""
         return broadcast(self.wanted())

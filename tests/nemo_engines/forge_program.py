@@ -11,11 +11,13 @@ import json
 import os
 import resource
 import select
+import signal
 import sys
 import time
 from types import SimpleNamespace
 
 from nemo_engines import run, saving
+from nemo_engines.evaluation import asking, evaluations
 from nemo_engines.registry import ENGINES, load_driver
 from nemo_trainer.contract import Control, write_control
 from nemo_trainer.session import Session
@@ -56,12 +58,62 @@ def misfortune(request):
             os.kill(os.getpid(), 9)
 
     torch.save = dying
+    evaluations.begin_process = lambda folder: Forked(folder, request)
     if "unsavable_tokenizer" in request:
         PreTrainedTokenizerBase.save_pretrained = unsavable
     if "free_bytes" in request:
         saving.disk = SimpleNamespace(free_bytes=lambda _: request["free_bytes"])
     if "file_limit" in request:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], request["file_limit"]))
+
+
+class Forked:
+    """An evaluating process that need not load the libraries again; it may die after so many batches."""
+
+    def __init__(self, folder, request):
+        self.returncode = None
+        reading, self._writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._writing)
+            os.dup2(reading, 0)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+                signal.signal(number, signal.SIG_DFL)
+            batches, sync = 0, asking.RowAppender.sync
+
+            def counted(appender):
+                nonlocal batches
+                sync(appender)
+                batches += 1
+                if batches == request.get("training_dies_after_batches"):
+                    os.kill(os.getppid(), 9)
+                    time.sleep(60)  # until it has seen that nobody waits for it
+                if batches == request.get("pause_after_batches"):
+                    control = os.environ["NEMO_JOB_CONTROL_FILE"]
+                    write_control(control, Control(int(time.time()), "pause", "test", time.time()))
+                    time.sleep(60)
+                if batches == request.get("evaluation_dies_after_batches"):
+                    os.kill(os.getpid(), 9)
+
+            asking.RowAppender.sync = counted
+            asking.main([str(folder / "order.json")])
+        os.close(reading)
+
+    def poll(self):
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def kill(self):
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, _seconds):
+        while self.poll() is None:
+            time.sleep(0.01)
 
 
 def unsavable(*_args, **_options):

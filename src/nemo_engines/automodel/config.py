@@ -97,7 +97,7 @@ def render(run: TrainingRun, folder: Path) -> dict[str, Any]:
             "enabled": True,
             "checkpoint_dir": str(folder / "checkpoints"),
             "model_save_format": "safetensors",
-            "save_consolidated": "every" if spec.save.output == "best" else "final",
+            "save_consolidated": "every" if spec.save.output == "best" or spec.evaluation else "final",
         },
     }
     if run.validation_rows is not None:

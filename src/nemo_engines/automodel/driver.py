@@ -16,6 +16,7 @@ from nemo_engines.data import learned
 from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.rows import Row
 from nemo_engines.errors import BadSpecError, setting_up
+from nemo_engines.evaluation.evaluations import Evaluations
 from nemo_engines.hf import ending
 from nemo_engines.metric_watch import MetricWatch
 from nemo_engines.running import TrainingRun
@@ -36,9 +37,12 @@ class AutomodelDriver:
         _check_ending(run.spec)
         check_metric(run.spec, REPORTED)
         watch = opened_watch(run)
+        evaluations = Evaluations(run, watch, _weights)
         # of several processes only the first knows the checkpoint yet; together they find nothing left to do
         if run.world.size > 1 or not _is_final(run.checkpoint):
-            _train(run, watch)
+            _train(run, watch, evaluations)
+        elif evaluations.settle().leaves:
+            run.leave()
         if run.world.leads:
             _export(run, _chosen(run, watch))
 
@@ -60,7 +64,7 @@ def _is_final(checkpoint: Checkpoint | None) -> bool:
     return checkpoint is not None and checkpoint.manifest.reason == "final"
 
 
-def _train(run: TrainingRun, watch: MetricWatch) -> None:
+def _train(run: TrainingRun, watch: MetricWatch, evaluations: Evaluations) -> None:
     folder = run.work / FOLDER
     if run.world.leads:
         shutil.rmtree(folder, ignore_errors=True)
@@ -73,14 +77,23 @@ def _train(run: TrainingRun, watch: MetricWatch) -> None:
         (folder / "config.yaml").write_text(yaml.safe_dump(rendered, sort_keys=False), encoding="utf-8")
     if run.device == "cpu":
         cpu.adapt()
-    recipe = _set_up(run, rendered, watch)
+    recipe = _set_up(run, rendered, watch, evaluations)
     _rehearse(run, recipe)
-    recipe.run_train_validation_loop()
+    if not recipe.settle():
+        recipe.run_train_validation_loop()
 
 
-def _set_up(run: TrainingRun, rendered: dict[str, Any], watch: MetricWatch) -> ControlledRecipe:
+def _weights(checkpoint: Path) -> Path:
+    """The part of a checkpoint that transformers or peft loads."""
+    whole = checkpoint / "model" / "consolidated"
+    return whole if whole.is_dir() else checkpoint / "model"
+
+
+def _set_up(
+    run: TrainingRun, rendered: dict[str, Any], watch: MetricWatch, evaluations: Evaluations
+) -> ControlledRecipe:
     with setting_up():
-        recipe = ControlledRecipe(ConfigNode(rendered), run, watch)
+        recipe = ControlledRecipe(ConfigNode(rendered), run, watch, evaluations)
         recipe.setup()
     _require_targets(run, recipe)
     return recipe

@@ -19,12 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from nemo_engines import steering
 from nemo_engines.automodel.config import NEVER
 from nemo_engines.errors import CheckpointUnusableError, DivergedError, TrainerError
+from nemo_engines.evaluation.evaluations import Evaluated, Evaluations
 from nemo_engines.hf import reporting
 from nemo_engines.metric_watch import MetricWatch
 from nemo_engines.running import TrainingRun
 from nemo_engines.saving import not_saved, publish
 from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
+from nemo_trainer.contract import Checkpoint
 
 _VALUES = ("loss", "grad_norm", "lr", "num_label_tokens")
 REPORTED = ("val_loss", *(f"train_{name}" for name in _VALUES))
@@ -36,10 +38,11 @@ _COPIES = 4
 class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
     """The recipe, with our reports, our saves and our end."""
 
-    def __init__(self, config: Any, run: TrainingRun, watch: MetricWatch) -> None:
+    def __init__(self, config: Any, run: TrainingRun, watch: MetricWatch, evaluations: Evaluations) -> None:
         super().__init__(config)
         self._run = run
         self._watch = watch
+        self._evaluations = evaluations
         self._planned = 0
         self._tokens = 0.0
         self._decision = LoopDecision()
@@ -114,9 +117,11 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         self._speed.begins()
 
     def _apply_control(self, step: int) -> None:
-        self._decision = decision = self._agreed(step)
+        self._decision = decision = self._evaluation_before(step, self._agreed(step))
         if decision.stop and decision.save is None:
             raise TrainerError(f"training was stopped on request after step {step}; nothing was saved")
+        if decision.save is None and self._evaluations.due(step, last=False):
+            self._decision = decision = LoopDecision("periodic")
         validate = self._validates(step)
         if validate:
             self._progress("validation", step)
@@ -143,6 +148,42 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         sent = torch.tensor([int(one) for one in numbers], device=self.dist_env.device)
         torch.distributed.broadcast(sent, src=0)
         return list(sent.tolist())
+
+    def settle(self) -> bool:
+        """Take up the evaluation that the last start left open; whether training is over with it."""
+        return self._follow(self._evaluations.settle() if self._run.world.leads else Evaluated())
+
+    def _evaluation_before(self, step: int, decision: LoopDecision) -> LoopDecision:
+        """Take the score that was still open, before there is another one or the training ends."""
+        leads = self._run.world.leads
+        if leads:
+            self._evaluations.look()
+        if decision.save == "pause" or not self._evaluations.due(step, last=decision.save == "final"):
+            return decision
+        found = self._evaluations.finish() if leads else Evaluated()
+        ends, leaves = self._broadcast(found)
+        if leaves:  # this step is saved first; the score is taken when training goes on
+            return decision if decision.save == "final" else LoopDecision("pause", stop=True)
+        if ends and decision.save != "final":
+            self._end_here()
+            return self._decision
+        return decision
+
+    def _follow(self, found: Evaluated) -> bool:
+        """Do on every rank what follows an evaluation; whether it ends the training."""
+        ends, leaves = self._broadcast(found)
+        if leaves:
+            self._run.leave()
+        return bool(ends)
+
+    def _evaluate(self, step: int, checkpoint: Checkpoint | None) -> None:
+        """Evaluate what was just published, where that is due."""
+        last = self._decision.save == "final"
+        if not self._evaluations.due(step, last=last):
+            return
+        found = Evaluated() if checkpoint is None else self._evaluations.begin(checkpoint, wait=last)
+        if self._follow(found):
+            self.step_scheduler.max_steps = self.step_scheduler.step + 1
 
     def _validates(self, step: int) -> bool:
         if self._run.validation_rows is None:
@@ -177,17 +218,22 @@ class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: igno
         except (RuntimeError, CheckpointException) as error:
             raise not_saved(folder, step + 1, RuntimeError(_short(error))) from error
         self._barrier()
-        self._publish(folder, step + 1)
+        made = self._publish(folder, step + 1)
         self._barrier()
         if self._decision.save == "pause":
+            self._evaluations.abandon()
             self._run.leave_paused()
+        self._evaluate(step + 1, made)
+        self._speed.begins()
 
-    def _publish(self, folder: Path, step: int) -> None:
+    def _publish(self, folder: Path, step: int) -> Checkpoint | None:
         run = self._run
         if not run.world.leads:
-            return
-        publish(run, self._watch, folder, step, self._decision.save or "periodic")
+            return None
+        reason, kept = self._decision.save or "periodic", self._evaluations.kept_steps()
+        made = publish(run, self._watch, kept, folder, step, reason)
         self._progress("checkpoint_saved", step)
+        return made
 
     def _barrier(self) -> None:
         if self._run.world.size > 1:

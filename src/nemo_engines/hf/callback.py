@@ -16,12 +16,14 @@ from transformers import TrainerCallback
 from nemo_engines import spec as specs
 from nemo_engines import steering
 from nemo_engines.errors import BadSpecError, DivergedError, TrainerError
+from nemo_engines.evaluation.evaluations import Evaluated, Evaluations
 from nemo_engines.flops import flops_per_token
 from nemo_engines.hf import reporting
 from nemo_engines.running import TrainingRun
 from nemo_engines.saving import opened_watch, publish
 from nemo_engines.speed import Speed, memory_fields
 from nemo_engines.steering import LoopDecision
+from nemo_trainer.contract import Checkpoint
 
 _LOG_SECONDS = 1.0
 
@@ -35,6 +37,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self.begun = False
         self.watch = opened_watch(run)
         """What was evaluated so far; only that of rank 0 knows all of it."""
+        self.evaluations = Evaluations(run, self.watch)
         self._run = run
         self._validates = validates
         self._boundary = specs.boundary(run.spec)
@@ -62,6 +65,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         """Decide what follows this step, the same on every rank."""
         decision = self._agreed(state.global_step, state.max_steps)
+        decision = self._evaluation_before(state, decision)
         self._decision = decision
         if decision.stop and decision.save is None:
             raise TrainerError(
@@ -70,7 +74,8 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         validate = self._validates and self._validate_now(state)
         control.should_evaluate = validate
         chooses = self._run.spec.save.best_metric is not None and state.global_step % self._boundary == 0
-        if validate and chooses and decision.save is None:
+        evaluates = self.evaluations.due(state.global_step, last=False)
+        if ((validate and chooses) or evaluates) and decision.save is None:
             self._decision = decision = LoopDecision("periodic")
         control.should_save = decision.save is not None
         control.should_training_stop = decision.stop
@@ -113,6 +118,39 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         )
         torch.distributed.broadcast(sent, src=0)
         return list(sent.tolist())
+
+    def settle(self) -> bool:
+        """Take up the evaluation that the last start left open; whether training is over with it."""
+        return self._follow(self.evaluations.settle() if self._run.world.leads else Evaluated())
+
+    def _evaluation_before(self, state: Any, decision: LoopDecision) -> LoopDecision:
+        """Take the score that was still open, before there is another one or the training ends."""
+        step, leads = state.global_step, self._run.world.leads
+        if leads:
+            self.evaluations.look()
+        if decision.save == "pause" or not self.evaluations.due(step, last=decision.save == "final"):
+            return decision
+        found = self.evaluations.finish() if leads else Evaluated()
+        ends, leaves = self._broadcast(found)
+        if leaves:  # this step is saved first; the score is taken when training goes on
+            return decision if decision.save == "final" else LoopDecision("pause", stop=True)
+        return LoopDecision("final", stop=True) if ends else decision
+
+    def _follow(self, found: Evaluated) -> bool:
+        """Do on every rank what follows an evaluation; whether it ends the training."""
+        ends, leaves = self._broadcast(found)
+        if leaves:
+            self._run.leave()
+        return bool(ends)
+
+    def _evaluate(self, step: int, control: Any, checkpoint: Checkpoint | None) -> None:
+        """Evaluate what was just published, where that is due."""
+        last = self._decision.save == "final"
+        if self._decision.save == "pause" or not self.evaluations.due(step, last=last):
+            return
+        found = Evaluated() if checkpoint is None else self.evaluations.begin(checkpoint, wait=last)
+        if self._follow(found):
+            control.should_training_stop = True
 
     def _validate_now(self, state: Any) -> bool:
         every = self._run.spec.schedule.eval_steps
@@ -169,17 +207,27 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
                 raise BadSpecError(said)
             self._run.warn(f"{said}; {then} unless it is reported later")
 
-    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+    def on_save(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
         """Publish what the library has written; at a pause this is the end of the process."""
         run, step = self._run, state.global_step
         self._barrier()
+        made = None
         if run.world.leads:
-            publish(run, self.watch, run.work / f"checkpoint-{step}", step, self._decision.save or "periodic")
+            made = publish(
+                run,
+                self.watch,
+                self.evaluations.kept_steps(),
+                run.work / f"checkpoint-{step}",
+                step,
+                self._decision.save or "periodic",
+            )
             self._progress("checkpoint_saved", state)
         self.saving = None
         self._barrier()
         if self._decision.save == "pause":
+            self.evaluations.abandon()
             self._run.leave_paused()
+        self._evaluate(step, control, made)
 
     def _barrier(self) -> None:
         if self._run.world.size > 1:

@@ -50,7 +50,8 @@ class TrlDriver:
             configurations=ending.writes_whole_model(run.spec),
         )
         checkpoint = _shared(run)
-        if checkpoint is not None and _is_final(checkpoint):
+        ended = callback.settle() if checkpoint is not None else False
+        if checkpoint is not None and (ended or _is_final(checkpoint)):
             _load_weights(trainer, checkpoint)
         else:
             self._train(run, trainer, callback, checkpoint)

@@ -1,0 +1,139 @@
+"""Evaluations while a training runs: never twice for a step, never the end of a training, and decided by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.nemo_engines.evaluation_training import SCORE, evaluated_spec, results, started
+from tests.nemo_engines.forge import Forge, Training
+
+from nemo_trainer.contract import list_checkpoints
+
+pytestmark = pytest.mark.slow
+STOPPING = {"metric": SCORE, "best_is": "highest", "patience": 2, "min_change": 1.0}
+SAVE = {"best_metric": SCORE, "best_is": "highest", "output": "best"}
+
+
+@pytest.fixture(scope="module")
+def automodel() -> Iterator[Forge]:
+    made = Forge("automodel")
+    yield made
+    made.close()
+
+
+def answered(training: Training) -> dict[int, list[int]]:
+    """The rows that were answered for each step, in the order of their files."""
+    found: dict[int, list[int]] = {}
+    for path in sorted((training.trainer_path / "evaluations").glob("*/answers*.jsonl")):
+        rows = [json.loads(line)["task_index"] for line in path.read_text().splitlines()]
+        found.setdefault(int(path.parent.name), []).extend(rows)
+    return found
+
+
+def scores(training: Training) -> dict[int, float]:
+    return {step: values[SCORE] for step, values in training.history.items() if SCORE in values}
+
+
+def early(folder: Path, **changes: Any) -> dict[str, Any]:
+    spec = evaluated_spec("sft", "lora", folder, early_stopping=STOPPING, save=SAVE, **changes)
+    spec["schedule"]["max_steps"] = 12
+    return spec
+
+
+def assert_ended_alike(broken: Training, alone: Training, last: int) -> None:
+    for training in (alone, broken):
+        assert list(training.history) == list(range(1, last + 1)), training.log
+        assert training.progress["early_stopping"]["stopped_at"] == 6
+        assert training.progress["best_checkpoint"]["step"] == 2
+        assert {step: sorted(rows) for step, rows in answered(training).items()} == {
+            step: [0, 1, 2, 3, 4] for step in scores(training)
+        }
+    assert broken.history == alone.history
+    assert broken.weights
+    assert broken.weights == alone.weights
+    assert 2 in {item.step for item in list_checkpoints(broken.trainer_path)}
+
+
+def test_no_row_is_asked_twice_however_often_an_evaluation_or_its_training_is_broken_off(
+    forge: Forge, tmp_path: Path
+) -> None:
+    alone = started(forge, tmp_path / "alone", early(tmp_path))
+    assert list(scores(alone)) == [2, 4, 6]
+    broken = Training(forge, tmp_path / "broken", early(tmp_path))
+    assert broken.start(pause_after_batches=2) == 75, broken.log
+    assert broken.progress["phase"] == "paused"
+    assert answered(broken) == {2: [0, 1, 2, 3]}
+    assert not results(broken)
+    assert broken.start(pause_after=2) == 75, broken.log
+    assert broken.progress["final_step"] == 4
+    # the training dies in the evaluation that the last start left open
+    assert broken.start(training_dies_after_batches=1) == -9
+    assert broken.start() == 0, broken.log
+    assert_ended_alike(broken, alone, 6)
+    before = {path: path.stat().st_mtime_ns for path in broken.trainer_path.glob("evaluations/*/result.json")}
+    assert broken.start() == 0, broken.log
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert broken.history == alone.history
+
+
+def test_on_another_device_the_training_goes_on_and_ends_at_the_same_step_through_pauses(
+    forge: Forge, tmp_path: Path
+) -> None:
+    spec = early(tmp_path, evaluation={"device": "cpu"})
+    alone = started(forge, tmp_path / "alone", spec)
+    # the score of step 6 is taken at step 8, where the next one would begin
+    assert list(scores(alone)) == [2, 4, 6, 8]
+    broken = Training(forge, tmp_path / "broken", spec)
+    assert broken.start(pause_after=3) == 75, broken.log
+    assert broken.start(pause_after=4) == 75, broken.log
+    assert broken.start() == 0, broken.log
+    assert_ended_alike(broken, alone, 8)
+
+
+def test_whatever_becomes_of_an_evaluation_the_training_goes_on_and_says_why(
+    forge: Forge, tmp_path: Path
+) -> None:
+    spec = evaluated_spec("dpo", "full", tmp_path, evaluation={"device": "cuda:7"})
+    training = started(forge, tmp_path / "failed", spec)
+    assert list(results(training)) == [2, 4, 6]
+    assert all(one["error"] for one in results(training).values())
+    assert training.progress["evaluation"]["failed"] == 3
+    assert "the evaluation of step 2 failed: " in training.log
+    assert scores(training) == {}
+    killed = Training(forge, tmp_path / "killed", evaluated_spec("dpo", "full", tmp_path))
+    assert killed.start(evaluation_dies_after_batches=2) == 0, killed.log
+    assert {one["error"] for one in results(killed).values()} == {"its process was ended by SIGKILL"}
+    assert training.weights == killed.weights
+
+
+def test_grpo_is_evaluated_between_two_generations(forge: Forge, tmp_path: Path) -> None:
+    spec = evaluated_spec("grpo", "lora", tmp_path, evaluation={"every": 3, "prompts": []})
+    training = started(forge, tmp_path / "grpo", spec)
+    assert list(scores(training)) == [4, 6]
+    assert {
+        values[f"{SCORE}_low"] <= values[SCORE] <= values[f"{SCORE}_high"]
+        for values in (training.history[4], training.history[6])
+    } == {True}
+
+
+def test_prompts_without_a_benchmark_are_answered_side_by_side(forge: Forge, tmp_path: Path) -> None:
+    spec = evaluated_spec("sft", "full", tmp_path, evaluation={"name": None, "folder": None})
+    training = started(forge, tmp_path / "prompts", spec)
+    assert scores(training) == {}
+    [first, second] = training.progress["evaluation"]["prompts"]
+    assert (first["prompt"], second["prompt"]) == ("What is 1 + 1?", "Say something.")
+    assert [one["step"] for one in first["answers"]] == [2, 4, 6]
+
+
+def test_automodel_is_evaluated_alike(automodel: Forge, tmp_path: Path) -> None:
+    spec = {**early(tmp_path), "engine": "automodel", "finetuning": "full"}
+    alone = started(automodel, tmp_path / "alone", spec)
+    broken = Training(automodel, tmp_path / "broken", spec)
+    assert broken.start(pause_after_batches=1) == 75, broken.log
+    assert broken.start(pause_after=3) == 75, broken.log
+    assert broken.start() == 0, broken.log
+    assert_ended_alike(broken, alone, 6)
