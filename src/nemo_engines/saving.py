@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
-from nemo_engines.evaluation.material import series
 from nemo_engines.metric_watch import STATE, MetricWatch
 from nemo_engines.spec import EngineSpec
 from nemo_runs.durable import disk
@@ -77,9 +76,9 @@ def _check_metric(spec: EngineSpec, field: str, metric: str | None, reported: Co
     if metric is None:
         return
     if metric.startswith("eval_"):
-        plan = spec.evaluation
-        if plan is None or plan.name is None or metric != series(plan.name):
-            known = "there is none" if plan is None or plan.name is None else f"it is {series(plan.name)}"
+        score = spec.evaluation and spec.evaluation.metric
+        if metric != score:
+            known = f"it is {score}" if score else "there is none"
             raise BadSpecError(f"{field} '{metric}' is the score of no benchmark of this training: {known}")
         return
     if metric.startswith("val_") and spec.validation is None:

@@ -146,7 +146,9 @@ class EvaluationPlan:
     every: int
     """Steps; the last step is evaluated too."""
     name: str | None = None
-    """Of the benchmark, as its score is called."""
+    """Of the benchmark."""
+    metric: str | None = None
+    """What its score is called among the metrics: ``eval_arithmetic``."""
     folder: str | None = None
     """The folder with the benchmark and its rows, see `nemo_gym.rollouts.data.for_training`."""
     prompts: tuple[str, ...] = ()

@@ -149,8 +149,10 @@ def _check_evaluation(plan: EvaluationPlan) -> None:
     for name in ("every", "batch_size", "max_new_tokens"):
         if getattr(plan, name) <= 0:
             raise BadSpecError(f"evaluation.{name} must be more than 0, not {getattr(plan, name)}")
-    if (plan.folder is None) != (plan.name is None):
-        raise BadSpecError("evaluation.name and evaluation.folder are given together: a benchmark has both")
+    if len({plan.folder is None, plan.name is None, plan.metric is None}) > 1:
+        raise BadSpecError("evaluation.name, metric and folder are given together: a benchmark has them all")
+    if plan.metric is not None and not plan.metric.startswith("eval_"):
+        raise BadSpecError(f"evaluation.metric must begin with eval_, not {plan.metric!r}")
     if plan.folder is None and not plan.prompts:
         raise BadSpecError("evaluation asks nothing: give a benchmark, or prompts")
     if not re.fullmatch(r"same|cpu|cuda(:\d+)?", plan.device):

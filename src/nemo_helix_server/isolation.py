@@ -162,6 +162,7 @@ class Isolation:
     def _programs(self) -> Iterator[Path]:
         """What the service and the engines run from: read by steps, and changed by none, wherever it lies."""
         yield from (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1], self.cache)
+        yield Path(__file__).parents[2] / "benchmarks"  # those that ship, beside the sources of a checkout
 
     def _shared(self) -> Iterator[str]:
         core = self._core()

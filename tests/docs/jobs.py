@@ -195,10 +195,13 @@ def evaluate_while_training(page: Page) -> None:
     fields["early_stopping"] |= {"patience": 1, "min_change": 1e3}
     training = {"type": "dpo", "batch_size": 2, "max_steps": 40, "val_check_interval": 2}
     spec = {"model": str(engines.tiny_model()), "dataset": str(page.folder / "rows"), "training": training}
-    page.write("job.json", json.dumps({**spec, "name": "sums", **fields}))
+    asks = json.loads(page.next("json").text)["eval"] | {"every": 4, "limit": 3, "max_new_tokens": 4}
+    page.write("job.json", json.dumps({**spec, "name": "sums", **fields, "eval": asks}))
     page.type("nemo customization rl --job-json job.json --wait")
     page.replaced["NAME"] = "sums"
     page.run()
+    assert '"eval_arithmetic_low"' in page.said
+    assert '"prompt": "What is 17 + 25?"' in page.said
     assert '"stopped_at": 4' in page.said
     assert '"published": true' in page.said
     assert page.said.count('"best": true') == 1

@@ -39,6 +39,7 @@ def evaluated_spec(method: str, finetuning: str, folder: Path, **changes: Any) -
     plan = {
         "every": 2,
         "name": "sums",
+        "metric": SCORE,
         "folder": str(benchmark(folder / "benchmark")),
         "prompts": PROMPTS,
         "batch_size": 2,

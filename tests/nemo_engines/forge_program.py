@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 from nemo_engines import run, saving
@@ -90,7 +91,7 @@ class Forked:
                     os.kill(os.getppid(), 9)
                     time.sleep(60)  # until it has seen that nobody waits for it
                 if batches == request.get("pause_after_batches"):
-                    control = os.environ["NEMO_JOB_CONTROL_FILE"]
+                    control = Path(os.environ["NEMO_JOB_CONTROL_FILE"])
                     write_control(control, Control(int(time.time()), "pause", "test", time.time()))
                     time.sleep(60)
                 if batches == request.get("evaluation_dies_after_batches"):

@@ -221,8 +221,7 @@ class Evaluations:
         result, plan = material.read_result(running.folder) or {}, self._plan
         assert plan is not None
         values: dict[str, float] = {}
-        if plan.name is not None and isinstance(result.get("score"), int | float):
-            name = material.series(plan.name)
+        if (name := plan.metric) is not None and isinstance(result.get("score"), int | float):
             values = {name: float(result["score"])}
             values |= {f"{name}_{end}": float(result[end]) for end in ("low", "high")}
             self._run.session.metrics(running.step, values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,11 +38,6 @@ class Questions:
     rows: tuple[str, ...]
     """The rows as the verifier gets them, as JSON."""
     sampling: Sampling
-
-
-def series(name: str) -> str:
-    """The name of the metric of a benchmark's score."""
-    return f"eval_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'score'}"
 
 
 def questions(wanted: EvaluationPlan) -> Questions | None:

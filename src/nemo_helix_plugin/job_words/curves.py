@@ -27,6 +27,8 @@ class Curve:
         """What is measured: ``loss`` of ``train_loss`` and ``val_loss``, which share an axis."""
         if "/" in self.name:
             return self.name.partition("/")[0]
+        if self.name.startswith("eval_"):
+            return self.name.removesuffix("_low").removesuffix("_high")
         return "loss" if self.name.endswith("_loss") else self.name
 
     def sentence(self) -> str:

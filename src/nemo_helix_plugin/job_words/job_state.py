@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from nemo_helix_plugin.job_words import times
+from nemo_helix_plugin.job_words import evaluating, times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.durations import duration_in_words
 from nemo_runs.sizes import size_in_words
@@ -265,6 +265,8 @@ def warnings(record: Record) -> Iterator[str]:
     said = found.get("warnings")
     for one in said if isinstance(said, list | tuple) else ():
         yield " ".join(str(one).split())
+    if failed := evaluating.failure(found):
+        yield failed
     passed = found.get("passed_over")
     for one in passed if isinstance(passed, list | tuple) else ():
         yield f"a damaged checkpoint was passed over: {_damage(one)}"

@@ -172,6 +172,9 @@ def _download(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         (shared.VALIDATION, "dataset", facts.validation),
         (shared.ENVIRONMENT, "environment", facts.environment),
     ]
+    own = facts.evaluation is not None and facts.evaluation.kind != "benchmark"
+    if own:
+        wanted.append((shared.BENCHMARK, "benchmark", facts.evaluation))
     share = shared.split_share(spec)
     return {
         "items": [
@@ -183,6 +186,14 @@ def _download(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         if share
         else None,
         "hub_python": engine_program(facts.engine.name),
+        "evaluation": None
+        if facts.evaluation is None
+        else {
+            "benchmark": None if own else facts.evaluation.place,
+            "folder": shared.BENCHMARK if own else None,
+            "limit": spec["eval"]["limit"],
+            "into": shared.EVALUATION,
+        },
     }
 
 

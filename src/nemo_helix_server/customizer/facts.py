@@ -22,9 +22,9 @@ def engine_program(name: str) -> str:
 class InputSource:
     """Where a model or data are, as the download step gets it."""
 
-    kind: Literal["fileset", "path", "hub"]
+    kind: Literal["fileset", "path", "hub", "benchmark"]
     place: str
-    """Address of the fileset's folder, path on this machine, or name at the hub."""
+    """Address of the fileset's folder, path on this machine, name at the hub, or of a benchmark."""
     shown: str
     """As people say it: ``workspace/name``, a path, ``hf://owner/name``."""
     files: tuple[str, ...] | None = None
@@ -74,6 +74,8 @@ class CompileFacts:
     dataset: InputSource
     validation: InputSource | None = None
     environment: InputSource | None = None
+    evaluation: InputSource | None = None
+    """The benchmark that checkpoints are asked."""
     rewards: Mapping[str, Any] | None = None
     """The benchmark of the environment, for GRPO."""
     trusted: bool = True

@@ -45,6 +45,7 @@ Document = dict[str, Any]
 _OWN = Compare("source", Operator.EQUAL, names.SOURCE)
 _NOT_FOUND = InputSource("path", "", "nothing")
 """In the place of what a spec names and nobody has, so that the rest of the spec can be looked at."""
+_CONFIG = "config.yaml"
 _LOOKED_AT = 20
 """Newest jobs with one output; of older ones none can still be on its way."""
 
@@ -241,6 +242,9 @@ class Customizer:
         if environment:
             with gathered:
                 rewards = self._rewards(environment)
+        evaluation = None
+        with gathered:
+            evaluation = self._benchmark(caller, workspace, given)
         place = self._place(given, body)
         return CompileFacts(
             machine=(place and place.machine()) or self.engines.machine,
@@ -249,6 +253,7 @@ class Customizer:
             dataset=found.get("dataset") or _NOT_FOUND,
             validation=found.get("validation"),
             environment=environment,
+            evaluation=evaluation,
             rewards=rewards,
             trusted=Role(caller.role) is Role.ADMIN,
             workspace=workspace,
@@ -293,6 +298,18 @@ class Customizer:
             find = self.references.model if what == "model" else self.references.data
             with gathered:
                 found[what] = find(caller, workspace, field, reference)
+        return found
+
+    def _benchmark(self, caller: Caller, workspace: str, given: BaseModel) -> InputSource | None:
+        """The benchmark that checkpoints are asked: one that `gym` knows by name, or one's own."""
+        reference = getattr(getattr(given, "eval", None), "benchmark", None)
+        if reference is None:
+            return None
+        if "/" not in reference:
+            return InputSource("benchmark", reference, reference)
+        found = self.references.data(caller, workspace, "eval.benchmark", reference)
+        if found.kind == "hub" or _CONFIG not in (found.files or ()):
+            raise InvalidError(f"eval.benchmark: '{reference}' has no {_CONFIG} of a gym benchmark")
         return found
 
     def _rewards(self, source: InputSource) -> Mapping[str, Any]:

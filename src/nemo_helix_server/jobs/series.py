@@ -17,6 +17,7 @@ DEFAULT_GLOBS = (
     "*reward*",
     "*margin*",
     "*kl*",
+    "eval_*",
 )
 ALWAYS = ("train_loss", "val_loss")
 _PLACES = ((), ("schedule",), ("training",))

@@ -92,6 +92,9 @@ def _chart(title: str, curves: Sequence[Curve], marks: Sequence[ChartMark]) -> C
 
 
 def _title(name: str) -> str:
+    if name.startswith("eval_"):
+        scored = name.removeprefix("eval_").removesuffix("_low").removesuffix("_high")
+        return f"Score of {scored.replace('_', ' ')}"
     for title, part in _KINDS:
         if name == part or name.endswith((f"_{part}", f"/{part}")) or (part != "lr" and part in name):
             return title
@@ -100,7 +103,7 @@ def _title(name: str) -> str:
 
 def _rank(title: str) -> tuple[int, str]:
     order = [kind for kind, _ in _KINDS]
-    return (order.index(title) if title in order else len(order), title)
+    return (order.index(title) if title in order else len(order) - title.startswith("Score of "), title)
 
 
 def _spread(length: int, most: int) -> list[int]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nemo_helix_plugin.access.roles import Role
-from nemo_helix_plugin.job_words import deciding, job_state, times
+from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times
 from nemo_helix_plugin.job_words.curves import ChartMark, marks_of
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.ports import StorageLimits
@@ -77,6 +77,10 @@ class JobPage:
     bars: Sequence[StartBar]
     marks: Sequence[ChartMark]
     charts: Sequence[Chart]
+    evaluations: Sequence[Record]
+    """Scores of checkpoints while it trained, in words."""
+    answers: Sequence[Record]
+    """Fixed prompts, each with its answers by step."""
     checkpoints: Sequence[Record]
     results: Sequence[Record]
     events: Sequence[Record]
@@ -125,6 +129,8 @@ def job_page(
         bars=bars_of(bill, now.timestamp()),
         marks=marks,
         charts=charts_of(details.get("metrics"), marks),
+        evaluations=[{**one, "said": evaluating.score(one)} for one in evaluating.rows(details)],
+        answers=evaluating.side_by_side(details),
         checkpoints=checkpoints,
         results=service.results(workspace, name)["data"],
         events=history if all_events else history[:EVENTS_SHOWN],
@@ -147,6 +153,7 @@ def _lines(job: Record) -> list[tuple[str, str]]:
         ("Saves", job_state.saves(found)),
         ("Best checkpoint", deciding.best_checkpoint(found)),
         ("Ends early", deciding.early_stopping(found)),
+        ("Evaluated", evaluating.evaluation(found)),
         ("Reason", job_state.reason(job)),
         ("Error", job_state.failure(job)),
         ("Log ends", job_state.last_log_line(job)),

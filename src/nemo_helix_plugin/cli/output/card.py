@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells
-from nemo_helix_plugin.job_words import deciding, job_state, times
+from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.sizes import size_in_words
 
@@ -130,6 +130,7 @@ def _going_on(found: Record) -> Iterator[Line]:
         ("saves", job_state.saves(found)),
         ("best", deciding.best_checkpoint(found)),
         ("ends early", deciding.early_stopping(found)),
+        ("evaluated", evaluating.evaluation(found)),
     ):
         if said:
             yield label, Text(cells.printable(said))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from nemo_helix_plugin.body_problems import several
-from nemo_helix_plugin.customization.types.during import BestCheckpoint, EarlyStopping
+from nemo_helix_plugin.customization.types.during import BestCheckpoint, CheckpointEvaluation, EarlyStopping
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -220,6 +220,7 @@ class AutomodelJobInput(RequestModel):
     parallelism: AutomodelParallelism = Field(default_factory=AutomodelParallelism)
     early_stopping: EarlyStopping | None = None
     best_checkpoint: BestCheckpoint | None = None
+    eval: CheckpointEvaluation | None = None
     output: Output | None = None
     integrations: Integrations | None = None
     deployment_config: DeploymentConfig | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from nemo_helix_plugin.body_problems import several
-from nemo_helix_plugin.customization.types.during import BestCheckpoint, EarlyStopping
+from nemo_helix_plugin.customization.types.during import BestCheckpoint, CheckpointEvaluation, EarlyStopping
 from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
@@ -160,6 +160,7 @@ class RlJobInput(RequestModel):
     training: Annotated[DpoTraining | GrpoTraining, Field(discriminator="type")]
     early_stopping: EarlyStopping | None = None
     best_checkpoint: BestCheckpoint | None = None
+    eval: CheckpointEvaluation | None = None
     integrations: Integrations | None = None
     output: Output | None = None
     deployment_config: DeploymentConfig | None = None

@@ -9,11 +9,13 @@ from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
 from nemo_helix_server.errors import InvalidError
 
-MODEL, DATASET, VALIDATION, ENVIRONMENT, OUTPUT = (
+MODEL, DATASET, VALIDATION, ENVIRONMENT, EVALUATION, BENCHMARK, OUTPUT = (
     "model",
     "dataset",
     "validation_dataset",
     "environment",
+    "evaluation",
+    "evaluation_benchmark",
     "output_model",
 )
 """Folders in the job's storage, which every step has as its working directory."""

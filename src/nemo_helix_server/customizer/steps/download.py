@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.customizer.steps import ending, fetching, splitting
+from nemo_helix_server.customizer.steps import benchmarks, ending, fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import TransferReport, main
 
 
@@ -26,6 +26,9 @@ def download(config: dict[str, Any], report: TransferReport) -> None:
         report.update(now=True, completed_filesets=number, progress_pct=round(100 * number / len(items), 2))
     if config.get("split"):
         own += _split(storage, config["split"], own)
+    if config.get("evaluation"):
+        report.update(now=True, current_fileset="the benchmark of eval")
+        own.append(benchmarks.bring(config["evaluation"], storage))
     if config.get("end"):
         ending.try_end(config["end"], report, storage / config["end"]["base"])
     record = fetching.write_record(storage, brought)

@@ -27,6 +27,9 @@ _COMMANDS = {
     "results": Lazy(f"{_HERE}.results:results", "What a job made."),
     "bill": Lazy(f"{_HERE}.bill:bill", "What a job's allocations used, waited for, and lost."),
     "plot": Lazy(f"{_HERE}.plot:plot", "Losses and other metrics of jobs, as charts."),
+    "evaluations": Lazy(
+        f"{_HERE}.evaluations:evaluations", "Scores and answers of a training's checkpoints."
+    ),
     "transitions": Lazy(f"{_HERE}.show:transitions", "Every change of status: when, who, why."),
     "list-execution-profiles": Lazy(f"{_HERE}.show:list_execution_profiles", "Where steps can run."),
     "steps": Lazy(f"{_HERE}.steps:steps", "The steps of a job, for tools."),

@@ -39,7 +39,7 @@ def rules(given: AutomodelJobInput, facts: CompileFacts) -> Iterator[Rule]:
     selection = ("best", "last") if validates else ("last",)
     reason = "one trained model is published" if validates else "there are no rows to validate with"
     yield Rule("schedule.checkpoint_selection", selection, reason)
-    yield from during.rules(given, validates=validates)
+    yield from during.rules(given, facts, validates=validates)
     yield from during.publishes(given, "schedule.checkpoint_selection")
     yield from shared.intervals(
         "schedule.val_check_interval", given.schedule.val_check_interval, validates=validates
@@ -58,7 +58,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
         training["lora"] = {**AutomodelLora().model_dump(mode="json"), "use_triton": triton}
     if spec["schedule"]["seed"] is None:
         spec["schedule"]["seed"] = DEFAULT_SEED
-    during.resolve(spec, "val_loss")
+    during.resolve(spec, facts, "val_loss")
     spec["checkpoints"] = shared.checkpoints(facts)
 
 

@@ -41,7 +41,7 @@ def rules(given: RlJobInput, facts: CompileFacts) -> Iterator[Rule]:
     yield from shared.intervals(
         "training.val_check_interval", training.val_check_interval, validates=facts.validates
     )
-    yield from during.rules(given, validates=facts.validates)
+    yield from during.rules(given, facts, validates=facts.validates)
     yield from shared.devices("training.parallelism.num_gpus_per_node", facts)
     foreign = sorted(set(training.env_vars or {}) - HARMLESS)
     if foreign and not facts.trusted:
@@ -87,7 +87,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
             training["num_prompts_per_step"] = (
                 training["batch_size"] // training["num_generations_per_prompt"]
             )
-    during.resolve(spec, _validated(training["type"])[0])
+    during.resolve(spec, facts, _validated(training["type"])[0])
     spec["checkpoints"] = shared.checkpoints(facts, keep=training["keep_top_k"])
 
 

@@ -50,7 +50,7 @@ def rules(given: UnslothJobInput, facts: CompileFacts) -> Iterator[Rule]:
     elif schedule.warmup_steps:
         reason = f"schedule.warmup_steps is {schedule.warmup_steps}"
         yield Rule("schedule.warmup_ratio", (None,), reason)
-    yield from during.rules(given, validates=facts.validates)
+    yield from during.rules(given, facts, validates=facts.validates)
     if not facts.validates:
         yield Rule("schedule.eval_steps", (None,), "there are no rows to validate with")
 
@@ -66,7 +66,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     if spec["output"] is None:
         method = "lora" if training["finetuning_type"] == "lora" else "merged_16bit"
         spec["output"] = {**UnslothOutput().model_dump(mode="json"), "save_method": method}
-    during.resolve(spec, "val_loss")
+    during.resolve(spec, facts, "val_loss")
     spec["checkpoints"] = shared.checkpoints(facts, spec["schedule"]["save_steps"])
 
 
