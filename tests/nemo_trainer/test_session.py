@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -294,7 +295,21 @@ def test_pruning_keeps_two_whole_ones_the_best_and_the_pinned(tmp_path):
         (tmp_path / "checkpoints/1").mkdir()
         assert session.prune(keep=0, best=("loss", "min")) == [1, 4, 5]
         assert steps(tmp_path) == [2, 3, 6, 7]
+        assert session.prune(keep=3, best=("loss", "max"), keep_steps={2}) == []
         assert session.prune(keep=3, best=("loss", "max")) == [2]
+
+
+def test_what_takes_long_between_two_steps_hears_of_a_pause_and_counts_for_no_step(tmp_path):
+    control = tmp_path / "control.json"
+    context = dataclasses.replace(context_of(tmp_path), control_file=control)
+    with Session.open(context) as session:
+        session.restore()
+        session.wanted()
+        assert not session.interrupted()
+        session.evaluated()
+        write_control(control, Control(1, "pause", "test", 1.0))
+        assert session.interrupted()
+        assert session.wanted() == "pause"
 
 
 def test_pruning_never_counts_a_damaged_one_among_the_last_two(tmp_path):

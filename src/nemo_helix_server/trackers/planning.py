@@ -6,9 +6,10 @@ newest checkpoint, and the rest once nothing can continue the job from that chec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import CheckpointRow, WritersStart
@@ -70,6 +71,13 @@ def plan(facts: TrackerFacts) -> Plan:
         return Plan(facts.published, None, settled)
     state = _STATES.get(facts.status)
     return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, settled)
+
+
+def before_evaluation(covered: int, details: Mapping[str, Any]) -> int:
+    """The same, but not beyond a step that is being evaluated: its score is still to come."""
+    said = details.get("evaluation")
+    running = said.get("running") if isinstance(said, Mapping) else None
+    return min(covered, running - 1) if isinstance(running, int) else covered
 
 
 def covered(

@@ -186,6 +186,7 @@ def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
         attempt_id=job.attempt_id,
         asked_for=unit.checkpoints.find(job.id, named) if named is not None else None,
     )
+    covered = planning.before_evaluation(covered, job.status_details)
     over = job.status.is_terminal
     # the series is searched only where that may change something
     needed = over or covered > run.published or run.said is None

@@ -43,3 +43,10 @@ def test_a_long_series_is_thinned_and_keeps_its_peaks():
     assert {9.0, -9.0} <= set(chart.values[0])
     assert (chart.steps[0], chart.steps[-1]) == (0, 99_999)
     assert len(chart.table()) == charts.MOST_ROWS
+
+
+def test_a_score_shares_its_chart_with_its_interval():
+    series = {f"eval_sums{end}": points((10, 0.5), (20, 0.6)) for end in ("", "_low", "_high")}
+    found = charts.charts_of({**series, "train_loss": points((1, 2.0))}, ())
+    assert [chart.title for chart in found] == ["Loss", "Score of sums"]
+    assert found[1].names == ("eval_sums", "eval_sums_high", "eval_sums_low")

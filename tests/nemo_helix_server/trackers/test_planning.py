@@ -4,7 +4,14 @@ import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import CheckpointRow, WritersStart
-from nemo_helix_server.trackers.planning import Plan, TrackerFacts, TrackerState, covered, plan
+from nemo_helix_server.trackers.planning import (
+    Plan,
+    TrackerFacts,
+    TrackerState,
+    before_evaluation,
+    covered,
+    plan,
+)
 
 
 def planned(status, **facts):
@@ -99,3 +106,17 @@ def test_a_rerun_covers_what_it_was_asked_to_start_from_until_it_has_saved():
     before = covered([asked_for, later], WritersStart(0, 1), attempt_id="second", asked_for=asked_for)
     after = covered([asked_for, later, own], WritersStart(4, 2), attempt_id="second", asked_for=asked_for)
     assert (before, after) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({}, 20),
+        ({"evaluation": {"running": None}}, 20),
+        ({"evaluation": {"running": 10}}, 9),
+        ({"evaluation": {"running": 30}}, 20),
+        ({"evaluation": "x"}, 20),
+    ],
+)
+def test_a_step_that_is_being_evaluated_waits_for_its_score(details, expected):
+    assert before_evaluation(20, details) == expected
