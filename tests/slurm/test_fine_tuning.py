@@ -232,8 +232,13 @@ def cluster(slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_a_training_runs_on_the_cluster_and_everything_else_at_the_service(
     cluster: Cluster, pairs: Path
 ) -> None:
-    job = cluster.make("tuned", spec(pairs, max_steps=5))
+    asked = {"benchmark": "arithmetic", "limit": 2, "every": 5, "prompts": ["1?"], "max_new_tokens": 2}
+    job = cluster.make("tuned", {**spec(pairs, max_steps=5), "eval": asked})
     ended = cluster.until("tuned", "completed")
+    # asked within the allocation, by the engine that is there
+    [evaluation] = ended.status_details["evaluation"]["shown"]
+    assert (evaluation["step"], evaluation["rows"]) == (5, 2), evaluation
+    assert [point["step"] for point in ended.status_details["metrics"]["eval_arithmetic"]] == [5]
     assert json.loads(cluster.nemo("models", "get", job.spec["output"]["name"], "--json").stdout)
     (order,) = cluster.starts(job)
     variables = order["environment"]

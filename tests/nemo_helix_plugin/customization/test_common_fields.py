@@ -73,3 +73,22 @@ def test_names_are_told_apart_and_each_is_somewhere() -> None:
     assert all(field.places for field in FIELDS)
     assert set(common_fields.ELSEWHERE.values()) <= set(common_fields.BY_NAME)
     assert not set(common_fields.ELSEWHERE) & set(common_fields.BY_NAME)
+
+
+@pytest.mark.parametrize(("method", "backend"), PAIRS)
+def test_what_is_looked_at_while_it_trains_is_written_alike_for_every_backend(
+    method: str, backend: str
+) -> None:
+    least = {"model": "lab/base", "data": "lab/rows"} | (
+        {"environment": "lab/sums"} if method == "grpo" else {}
+    )
+    during = {
+        "early_stopping": {"metric": "eval_arithmetic", "patience": 2},
+        "best_checkpoint": {},
+        "eval": {"benchmark": "arithmetic", "every": 20, "prompts": ["2 + 3?"]},
+    }
+    written = written_specs.WrittenSpec()
+    written.add({**least, **during}, label)
+    made = written_specs.compiled(method, backend, written)
+    assert made.problems == ()
+    assert {name: made.spec[name] for name in during} == during

@@ -363,3 +363,19 @@ def test_rows_from_the_hub_get_no_keys_of_other_rows(tmp_path: Path) -> None:
     environ = {**engines.engine_environ(), "HF_HOME": str(tmp_path / "cache")}
     subprocess.run(argv, check=True, env=environ, capture_output=True, timeout=120)
     assert [json.loads(line) for line in (target / "train.jsonl").read_text().splitlines()] == rows
+
+
+def test_the_benchmark_of_an_evaluation_is_made_beside_the_data(step: Step, data: Path) -> None:
+    wanted = {"benchmark": "arithmetic", "folder": None, "limit": 2, "into": "evaluation"}
+    done = step.run({**download(item("dataset", "path", data)), "evaluation": wanted})
+    assert done.returncode == 0, done.stderr
+    made = step.storage / "evaluation"
+    assert sorted(path.name for path in made.iterdir() if path.suffix == ".json") == ["benchmark.json"]
+    assert len((made / "rows.jsonl").read_text().splitlines()) == 2
+    assert step.verified() == []
+    other = {**wanted, "benchmark": "arithmetik"}
+    again = step.run({**download(item("dataset", "path", data)), "evaluation": other})
+    assert again.returncode != 0
+    said = "eval.benchmark: there is no benchmark arithmetik (did you mean 'arithmetic'?)."
+    assert said in again.stderr
+    assert len((made / "rows.jsonl").read_text().splitlines()) == 2

@@ -197,3 +197,44 @@ def test_signing_out_ends_the_session(bench):
     browser = Browser(bench)
     assert browser.post("/pages/leave", csrf=browser.csrf()).status_code == 303
     assert browser.get("/jobs").status_code == 401
+
+
+def test_scores_and_answers_of_its_checkpoints_are_on_the_page_of_a_job(bench):
+    make(bench, "tune")
+    bench.happen("tune", E.ACCEPTED, E.STARTED)
+    answers = [{"step": 2, "text": "six <script>"}, {"step": 4, "text": "five"}]
+    shown = [
+        {"step": 2, "score": 0.25, "low": 0.1, "high": 0.4, "rows": 20, "seconds": 3.5},
+        {"step": 4, "error": "its process was ended by SIGKILL"},
+    ]
+    details = {
+        "step_seconds": 0.5,
+        "tokens_per_second": 1200.0,
+        "train_lr": 1e-4,
+        "memory_bytes": 2_100_000_000,
+        "seconds_left": 300,
+        "best_checkpoint": {"step": 2, "metric": "eval_sums", "value": 0.25, "published": True},
+        "early_stopping": {"metric": "eval_sums", "direction": "highest", "patience": 3, "waited": 1},
+        "evaluation": {
+            "benchmark": "sums",
+            "device": "same",
+            "count": 2,
+            "seconds": 4.0,
+            "shown": shown,
+            "prompts": [{"prompt": "What is 2 + 3?", "answers": answers}],
+        },
+    }
+    sent = bench.client().request("PATCH", f"{JOBS}/tune/status-details", json=details)
+    assert sent.status_code == 200
+    page = Browser(bench).get("/jobs/default/tune").text
+    assert "six <script>" not in page
+    said = text_of(page)
+    for part in (
+        "0.5 s a step, 1,200 tokens/s, lr 0.0001, 2.1 GB of memory, 5 min left",
+        "step 2, eval_sums 0.25; it becomes the model",
+        "when eval_sums is not higher in 3 evaluations; 1 of them so far",
+        "sums 0.25 [0.1, 0.4] at step 2; 2 evaluations, 4 s in all, for which it waited",
+        "the evaluation of step 4 failed, and training went on: its process was ended by SIGKILL",
+        "What is 2 + 3? Step 2 Step 4 six <script> five",
+    ):
+        assert part in said, part

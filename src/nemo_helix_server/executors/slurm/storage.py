@@ -466,7 +466,7 @@ def _run_of(checkpoint: CheckpointRow) -> StepRun:
 
 def _is_of_trainer(name: str) -> bool:
     """Whether a file of a trainer path is more than what its library works with."""
-    if name.startswith(("generations/", "metrics", "checkpoints/")):
+    if name.startswith(("generations/", "metrics", "checkpoints/", "evaluations/")):
         return True
     return name.endswith(".json") and "/" not in name and not name.startswith(".")
 
