@@ -59,7 +59,11 @@ def misfortune(request):
             os.kill(os.getpid(), 9)
 
     torch.save = dying
-    evaluations.begin_process = lambda folder: Forked(folder, request)
+
+    def forked(folder):
+        return Forked(folder, request)
+
+    evaluations.begin_process = forked
     if "unsavable_tokenizer" in request:
         PreTrainedTokenizerBase.save_pretrained = unsavable
     if "free_bytes" in request:
