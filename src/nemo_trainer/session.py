@@ -204,7 +204,7 @@ class Session:
         return self._control.want in {"pause", "stop"} or why is not None
 
     def evaluated(self) -> None:
-        """Say that what took the time until now was no step."""
+        """Say that an evaluation is over: the time that it took counts for none of the steps."""
         self._end.saved()
 
     def agreed(self, broadcast: Callable[[Want], Want]) -> Want:

@@ -1,7 +1,7 @@
 """``python -P -m nemo_engines.evaluation.asking ORDER``: the evaluation of a checkpoint, in its own process.
 
 Each answer is stored before the next batch is asked, so that an evaluation that was broken off goes on there.
-The process ends when whoever started it does: it reads its standard input until that is closed.
+The process ends with the training that started it: it reads its standard input until that is closed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The evaluations of a training: which step has one, the process that makes it, and what is made of it.
 
-Whatever becomes of an evaluation, the training goes on. Its result is in the trainer path, by step and by the
+An evaluation that fails never ends the training. Its result is in the trainer path, by step and by the
 digest of the weights, so that none is made twice, however often the training is paused, killed or rerun.
 """
 
