@@ -103,7 +103,7 @@ class Evaluations:
             (at for at in range(newest.step, 0, -1) if self.due(at, last=last and at == newest.step)), 0
         )
         if step <= self._watch.evaluated_step:
-            self._say()
+            self._report_progress()
             return Evaluated(self._watch.stopped_at is not None)
         found = {one.step: one for one in self._checkpoints()}
         if step not in found:
@@ -117,7 +117,7 @@ class Evaluations:
         plan = self._plan
         assert plan is not None
         self._running = self._started(checkpoint)
-        self._say()
+        self._report_progress()
         return self.finish() if wait or plan.device == "same" else Evaluated()
 
     def look(self) -> None:
@@ -158,7 +158,7 @@ class Evaluations:
         while process.poll() is None:
             if self._run.session.interrupted():
                 return False
-            self._say()
+            self._report_progress()
             time.sleep(_POLL)
         if -process.returncode not in _ASKED_TO_END:
             return True
@@ -227,10 +227,10 @@ class Evaluations:
             self._run.session.metrics(running.step, values)
         if "error" in result:
             sys.stderr.write(f"the evaluation of step {running.step} failed: {result['error']}\n")
-        self._say()
+        self._report_progress()
         return values
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         """What the progress says of evaluations."""
         plan, running = self._plan, self._running
         assert plan is not None
