@@ -128,7 +128,8 @@ class Toolset(Protocol):
 
     ``stateless`` says that each call depends on its arguments alone, so that a rollout may be resumed without
     the calls before; it is the user's word, by an option of that name. A class whose tools run code of the
-    model says ``needs_sandbox = True``.
+    model says ``needs_sandbox = True``. One whose programs read files of the machine lists their paths in
+    ``files``, so that they are there in a sandbox, too.
     """
 
     Options: ClassVar[type[BaseModel]]

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import importlib.util
 import json
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -46,7 +47,7 @@ class McpToolsOptions(BaseModel):
 
     command: list[str] = Field(min_length=1)
     """The program that is the server, and its arguments. A word that begins with ``./`` or ``../`` is a file
-    beside the config that names it."""
+    or folder beside the config that names it; a sandbox shows it to the program."""
     only: list[str] | None = None
     """The tools that the model gets; null: all that the server offers."""
     stateless: bool = False
@@ -63,6 +64,11 @@ class McpTools:
         self.stateless = self.options.stateless
         if importlib.util.find_spec("mcp") is None:
             raise ConfigError("tools of an MCP server need the package mcp: pip install 'nemo-baton[mcp]'")
+
+    @property
+    def files(self) -> list[str]:
+        """The words of the command that are files or folders here, by full paths."""
+        return [word for word in self.options.command if word.startswith("/") and os.path.exists(word)]
 
     async def schemas(self, place: RolloutPlace) -> Sequence[ToolSchema]:
         """What the server says that it offers."""

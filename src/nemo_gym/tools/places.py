@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,14 +18,19 @@ from nemo_gym.types import Row
 class Places:
     """Makes the place of each rollout."""
 
-    def __init__(self, spec: Mapping[str, Any] | None, *, needed: bool, where: str) -> None:
-        """``needed``: code of the model will run. Raises `ConfigError` for a sandbox that cannot be had."""
+    def __init__(
+        self, spec: Mapping[str, Any] | None, *, needed: bool, files: Sequence[str] = (), where: str
+    ) -> None:
+        """``needed``: code of the model will run. ``files``: what programs of tools read of this machine.
+
+        Raises `ConfigError` for a sandbox that cannot be had.
+        """
         self._sandbox: Sandbox = PlainPrograms()
         self._limits = Limits()
         self._python = sys.executable
         self._options: SandboxOptions | None = None
         if spec is not None or needed:
-            self._sandbox = load_sandbox(spec, where=where)
+            self._sandbox = load_sandbox(_with_files(spec or {}, files), where=where)
             options = {key: value for key, value in (spec or {}).items() if key != "type"}
             self._options = SandboxOptions.model_validate(options)
             self._limits = self._options.limits
@@ -43,3 +48,11 @@ class Places:
             return {}
         found = await self._sandbox.probe()
         return {"sandbox": f"python {found.python_version} sha256:{found.python_digest}"}
+
+
+def _with_files(spec: Mapping[str, Any], files: Sequence[str]) -> Mapping[str, Any]:
+    """The sandbox with further files that programs can read."""
+    own = spec.get("read_only") or ()
+    if not files or not isinstance(own, list | tuple):
+        return spec  # what is wrong with it is said when it is loaded
+    return {**spec, "read_only": [*own, *files]}

@@ -71,7 +71,8 @@ class Toolbox:
         self._entries = [_load(spec, f"{where}.tools[{number}]") for number, spec in enumerate(specs)]
         needs = any(getattr(entry.toolset, "needs_sandbox", False) for entry in self._entries)
         self._where = where
-        self._places = Places(sandbox, needed=needs, where=f"{where}.sandbox")
+        files = [file for entry in self._entries for file in getattr(entry.toolset, "files", ())]
+        self._places = Places(sandbox, needed=needs, files=files, where=f"{where}.sandbox")
         self._schemas: dict[str, tuple[int, ToolSchema]] | None = None
         self._describing = asyncio.Lock()
 

@@ -132,6 +132,15 @@ def test_halves_of_characters_and_long_numbers_lose_no_answer(plain: dict[str, A
     assert with_tools([plain], use) == ["a?", "\U0001f600", f'{{"calls": {10**30}}}']
 
 
+def test_a_server_beside_the_config_is_there_in_a_sandbox(plain: dict[str, Any], with_tools: Any) -> None:
+    async def use(tools: OpenToolbox) -> ToolResult:
+        return await tools.call("first", {"how": "structured"}, seconds=60)
+
+    spec = {**plain, "command": ["python3", *plain["command"][1:]]}
+    sandbox = {"type": "bubblewrap"}
+    assert with_tools([spec], use, sandbox=sandbox) == ToolResult('{"calls": 1}')
+
+
 def test_only_the_tools_that_are_named_are_offered(plain: dict[str, Any]) -> None:
     box = Toolbox([{**plain, "only": ["second"]}], sandbox=None, where="a")
     assert [schema.name for schema in asyncio.run(box.schemas())] == ["second"]

@@ -177,9 +177,11 @@ def _made(run: Mapping[str, Any], split: str) -> Path | None:
 
 def _images(run: Mapping[str, Any], folder: Path, where: str) -> dict[Path, Path]:
     """The image files that rows name relative to their own -> where they go, beside the rows."""
-    names = (run["benchmark"].get("prompt") or {}).get("images")
-    if not names:
+    prompt = run["benchmark"].get("prompt") or {}
+    names, talk = prompt.get("images") or (), prompt.get("conversation")
+    if not names and talk is None:
         return {}
+    key = "images" if names else "conversation"
     from nemo_gym.rollouts.data.prepare import data_path
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
@@ -189,23 +191,25 @@ def _images(run: Mapping[str, Any], folder: Path, where: str) -> dict[Path, Path
         return {}  # made there, with what belongs to it
     from nemo_gym.rollouts.data.dataset import read_rows
     from nemo_gym.rollouts.data.image_data import file_names
+    from nemo_gym.rollouts.data.images_in_place import image_values
     from nemo_gym.rollouts.run_config.fields import row_mapper
 
     fields = row_mapper(config.benchmark.fields, parse=config.benchmark.parse)
     found: dict[Path, Path] = {}
     for row in read_rows(rows, limit=config.limit):
         values = fields(row)
-        for name in (image for key in names for image in file_names(values.get(key))):
+        images = [*(values.get(each) for each in names), *image_values(values.get(str(talk)))]
+        for name in (name for image in images for name in file_names(image)):
             if Path(name).expanduser().is_absolute() or ".." in Path(name).parts:
                 text = f"the image {name} is not below the folder of {rows.name}, so it is not copied"
-                raise ConfigError(f"{where}.benchmark.prompt.images: {text}; {_AS_DATA}.")
+                raise ConfigError(f"{where}.benchmark.prompt.{key}: {text}; {_AS_DATA}.")
             if not (rows.parent / name).is_file():
                 text = f"{rows} names the image {name}, and there is no such file"
-                raise ConfigError(f"{where}.benchmark.prompt.images: {text}.")
+                raise ConfigError(f"{where}.benchmark.prompt.{key}: {text}.")
             found[rows.parent / name] = folder / name
         if len(found) > _MOST_IMAGES:
             text = f"{rows.name} names more than {_MOST_IMAGES} image files, which are not copied"
-            raise ConfigError(f"{where}.benchmark.prompt.images: {text}; {_AS_DATA}.")
+            raise ConfigError(f"{where}.benchmark.prompt.{key}: {text}; {_AS_DATA}.")
     return found
 
 

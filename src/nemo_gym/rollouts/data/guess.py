@@ -20,6 +20,7 @@ from nemo_gym.rollouts.data.dataset import read_rows
 from nemo_gym.rollouts.data.guess_choices import FoundChoices, are_letters_already, find_choices
 from nemo_gym.rollouts.data.guess_parse import SEVERAL_ANSWERS, columns_to_parse
 from nemo_gym.rollouts.data.guess_special import guess_special, judge_of
+from nemo_gym.rollouts.data.images_in_place import MARK
 from nemo_gym.rollouts.run_config.choices import LETTERS, texts_of
 from nemo_gym.rollouts.run_config.fields import row_mapper
 from nemo_gym.types import Row
@@ -305,6 +306,7 @@ def _guess_talk(guess: Guess, data: _Rows) -> bool:
     if talk is not None and (turns != talk or not all(map(_ends_with_an_answer, data.values(talk)))):
         guess.benchmark["prompt"] = {"conversation": talk}
         guess.said["prompt"] = f"the field {talk} holds conversations"
+        _guess_images(guess, data)
     elif turns is not None:
         guess.benchmark["prompt"] = {"turns": turns}
         guess.said["prompt"] = f"{turns} holds what is said one after the other, each once it is answered"
@@ -331,6 +333,10 @@ def _guess_images(guess: Guess, data: _Rows) -> None:
         guess.benchmark["prompt"]["images"] = found
         guess.said["prompt.images"] = f"the images are in {' and '.join(found)}"
         data.used.update(found)
+        texts = (value for name in data.present for value in data.values(name) if isinstance(value, str))
+        if "user" in guess.benchmark["prompt"] and any(map(MARK.search, texts)):
+            guess.benchmark["prompt"]["images_in_text"] = True
+            guess.said["prompt.images"] += ", and are put where a text has <image …>"
 
 
 def _guess_verifier(guess: Guess, data: _Rows) -> None:

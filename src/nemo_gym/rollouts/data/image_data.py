@@ -20,6 +20,7 @@ _KINDS: Final = (
 )
 _LEAST_ENCODED: Final = 64
 """Characters of an encoded image; a shorter text is the name of a file."""
+_OF_A_FILE: Final = "file://"
 _ADDRESSES: Final = ("https://", "http://", "data:image/")
 
 
@@ -29,6 +30,11 @@ def data_url(content: bytes) -> str | None:
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         kind = "image/webp"
     return None if kind is None else f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an image's address or holds the image itself."""
+    return text.startswith(_ADDRESSES)
 
 
 def image_parts(value: Any, name: str, folder: Path) -> list[dict[str, str]]:
@@ -45,7 +51,7 @@ def file_names(value: Any) -> Iterator[str]:
     """The names of files among the images of a field."""
     for image in value if isinstance(value, list) else [value]:
         text = _text_of(image)
-        if text and not text.startswith(_ADDRESSES) and _encoded(text) is None:
+        if text and not is_address(text) and _encoded(text) is None:
             yield text
 
 
@@ -55,7 +61,7 @@ def _text_of(image: Any) -> str | None:
         image = next(
             (image[key] for key in ("url", "bytes", "path") if isinstance(image.get(key), str)), None
         )
-    return image if isinstance(image, str) else None
+    return image.removeprefix(_OF_A_FILE) if isinstance(image, str) else None
 
 
 def _encoded(text: str) -> str | None:
@@ -72,7 +78,7 @@ def _address(image: Any, name: str, folder: Path) -> str:
     text = _text_of(image)
     if not text:
         raise DataError(f"the field {name} must hold an image: an address, a data URL, or a file's name")
-    if text.startswith(_ADDRESSES):
+    if is_address(text):
         return text
     if (encoded := _encoded(text)) is not None:
         return encoded

@@ -11,7 +11,12 @@ import orjson
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.data.conversations import conversation_of, turns_of, with_system
 from nemo_gym.rollouts.data.examples import Examples
-from nemo_gym.rollouts.data.image_data import image_parts
+from nemo_gym.rollouts.data.images_in_place import (
+    MARK,
+    RowImages,
+    conversation_with_images,
+    text_with_images,
+)
 from nemo_gym.rollouts.policy.apis import request_body
 from nemo_gym.rollouts.run_config.prompts import CannotFillError, Template, template
 from nemo_gym.rollouts.run_config.row_params import of_the_run
@@ -83,6 +88,7 @@ class _Prompt:
         self._conversation = prompt.conversation
         self._turns = prompt.turns
         self._images = prompt.images or ()
+        self._in_text = bool(prompt.images_in_text)
         self._folder = folder
         self._examples = examples
         self._user = None if prompt.user is None else template(prompt.user, prompt.syntax)
@@ -122,15 +128,24 @@ class _Prompt:
         name = str(self._conversation)
         if row.get(name) is None:
             raise DataError(f"the prompt needs the conversation in {name}, which this row lacks")
-        return with_system(conversation_of(row[name], name), system)
+        messages = conversation_of(row[name], name)
+        images = RowImages(row, self._images, self._folder) if self._images else None
+        return with_system(conversation_with_images(messages, name, images, self._folder), system)
 
     def _content(self, user: Template, row: Row) -> Any:
         text = user.fill(row)
-        images = [name for name in self._images if row.get(name) not in (None, "", [])]
-        if not images:
+        if not self._images:
             return text
-        parts = [part for name in images for part in image_parts(row[name], name, self._folder)]
-        return [*parts, {"type": "input_text", "text": text}]
+        images = RowImages(row, self._images, self._folder)
+        if self._in_text and MARK.search(text):
+            try:
+                parts = text_with_images(text, images)
+            except DataError as error:
+                raise DataError(f"the text of the user cannot be asked: {error}") from None
+        else:
+            parts = [{"type": "input_text", "text": text}]
+        left = images.left()
+        return [*left, *parts] if left or len(parts) > 1 else text
 
     def _solved(self, number: int, example: Row) -> tuple[Any, str]:
         """Question and answer of one example."""

@@ -24,6 +24,7 @@ from nemo_gym.types import (
     output_text,
     reasoning_text,
 )
+from nemo_runs.sizes import size_in_words
 
 EXPECTED_FIELD = "expected_answer"
 """The field of a row that holds the expected answer, unless the verifier's ``answer_field`` names another."""
@@ -241,7 +242,20 @@ def _part(part: Any) -> str:
     text = part.get("text") if isinstance(part, Mapping) else part
     if isinstance(text, str):
         return text
-    return f"[{part.get('type', 'part')}]" if isinstance(part, Mapping) else str(part)
+    if not isinstance(part, Mapping):
+        return str(part)
+    image = part.get("image_url")
+    image = image.get("url") if isinstance(image, Mapping) else image
+    return f"[image: {_image(image)}]\n" if isinstance(image, str) else f"[{part.get('type', 'part')}]"
+
+
+def _image(address: str) -> str:
+    """An image in words: where it is, or of which kind and size."""
+    head, is_whole, data = address.partition(";base64,")
+    if not is_whole:
+        return shortened(address, 200)
+    size = len(data) * 3 // 4 - data[-2:].count("=")
+    return f"{head.removeprefix('data:')}, {size_in_words(size)}"
 
 
 def _steps(response: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -65,7 +65,11 @@ class PromptConfig(Strict):
     """Instructions."""
     examples: ExamplesConfig | None = None
     images: list[str] | None = Field(default=None, min_length=1)
-    """Fields that hold an image or a list of them, put before the text of the user."""
+    """Fields that hold an image or a list of them, put before the text of the user; of a conversation, where
+    it has a place for an image (a part ``{"type": "image"}``, or ``<image>`` in a text)."""
+    images_in_text: bool | None = None
+    """Whether images are put where the text of the user has ``<image>``, one after the other, or ``<image 1>``;
+    those without such a place come before the text."""
     tools: str | None = None
     """The field that holds the tools of the row."""
 
@@ -83,9 +87,13 @@ class PromptConfig(Strict):
                 "needs user (a template), conversation (a field with messages) or turns (a field with what "
                 "the user says one after the other), one of them"
             )
-        if self.user is None and (self.examples is not None or self.images is not None):
+        if self.user is None and self.examples is not None:
             what = "turns" if self.conversation is None else "a conversation"
-            raise ValueError(f"has {what}, to which examples and images cannot be added; use user")
+            raise ValueError(f"has {what}, to which examples cannot be added; use user")
+        if self.turns is not None and self.images is not None:
+            raise ValueError("has turns, to which images cannot be added; use conversation or user")
+        if self.images_in_text is not None and (self.images is None or self.user is None):
+            raise ValueError("images_in_text is for images beside the text of the user")
         if self.examples is not None:
             try:
                 template(self.examples.answer_template(self.syntax), self.syntax)

@@ -136,6 +136,15 @@ def test_images_that_rows_name_go_along_beside_them(tmp_path: Path) -> None:
     assert taken_along(run, tmp_path / "rows.jsonl") == run, "where the rows are, their images are"
 
 
+def test_images_within_conversations_go_along_too(tmp_path: Path) -> None:
+    (tmp_path / "one.png").touch()
+    run = run_of(tmp_path, benchmark={"prompt": {"conversation": "talk"}})
+    part = {"type": "image_url", "image_url": {"url": "one.png"}}
+    row = {"talk": [{"role": "user", "content": [part, {"type": "image"}]}]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    assert taken_along(run).inputs[tmp_path / "one.png"] == THERE / "one.png"
+
+
 @pytest.mark.parametrize(
     ("image", "said"),
     [

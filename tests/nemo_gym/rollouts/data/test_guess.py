@@ -319,6 +319,16 @@ def test_images_are_part_of_the_question(tmp_path: Path) -> None:
     assert guess.said["prompt.images"] == "the images are in image_1"
 
 
+def test_images_stand_where_the_question_has_a_place_for_them(tmp_path: Path) -> None:
+    row = {"question": "Is <image 1> red?", "image_1": "https://h/a.png", "answer": "yes"}
+    guess = guess_benchmark(written(tmp_path, row))
+    assert guess.benchmark["prompt"]["images_in_text"] is True
+    talk = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Colour?"}]}]
+    row = {"messages": talk, "images": ["https://h/a.png"], "answer": "red"}
+    guess = guess_benchmark(written(tmp_path, row))
+    assert guess.benchmark["prompt"] == {"conversation": "messages", "images": ["images"]}
+
+
 def test_rows_with_their_own_requests_need_no_prompt(tmp_path: Path) -> None:
     row = {"responses_create_params": {"input": [{"role": "user", "content": "1 + 1?"}]}, "answer": "2"}
     assert graded(guess_benchmark(written(tmp_path, row)), "2") == ("1 + 1?", 1.0)

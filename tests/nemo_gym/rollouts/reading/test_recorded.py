@@ -196,3 +196,13 @@ def test_the_target_of_a_row_of_lm_eval_is_what_was_expected(tmp_path: Path) -> 
     fields["_ng_agent_fields"] = ["x"]
     (found,) = read(tmp_path, {(0, 0): fields})
     assert found.expected == "#### 18"
+
+
+def test_images_of_a_prompt_are_named_and_not_printed() -> None:
+    parts = [
+        {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 4000},
+        {"type": "image_url", "image_url": {"url": "https://e.example/a.png"}},
+        {"type": "input_text", "text": "Colour?"},
+    ]
+    (message,) = prompt_messages({"responses_create_params": {"input": [{"role": "user", "content": parts}]}})
+    assert message["content"] == "[image: image/png, 3 kB]\n[image: https://e.example/a.png]\nColour?"
