@@ -172,6 +172,10 @@ def shape_questions(page: Page) -> None:
     seen = {**row, "picture": "https://e.example/a.png", "tools": [{"type": "function", "name": "add"}]}
     benchmark(page, page.yaml(), "seen", rows=json.dumps(seen), **grades)
     assert "100.0%" in page.said
+    place = [{"type": "image"}, {"type": "text", "text": "3 + 4?"}]
+    placed = {**row, "images": ["https://e.example/a.png"], "messages": [{"role": "user", "content": place}]}
+    benchmark(page, page.yaml(), "placed", rows=json.dumps(placed), prompt={"user": None}, **grades)
+    assert "100.0%" in page.said
 
 
 def add_a_verifier(page: Page) -> None:

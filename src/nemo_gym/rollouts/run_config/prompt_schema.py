@@ -68,8 +68,8 @@ class PromptConfig(Strict):
     """Fields that hold an image or a list of them, put before the text of the user; of a conversation, where
     it has a place for an image (a part ``{"type": "image"}``, or ``<image>`` in a text)."""
     images_in_text: bool | None = None
-    """Whether images are put where the text of the user has ``<image>``, one after the other, or ``<image 1>``;
-    those without such a place come before the text."""
+    """Whether images are put where the text of the user has ``<image>``, one after the other, or
+    ``<image 1>``; those without such a place come before the text."""
     tools: str | None = None
     """The field that holds the tools of the row."""
 
