@@ -69,7 +69,7 @@ def tools_of(
     try:
         exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - the file that the user named
     except Exception as error:  # code of others
-        raise ToolFileError(f"{name} does not load: {said(error)}") from error
+        raise ToolFileError(f"{name} does not load: {said(error)}{alone(error)}") from error
     found = {}
     for attribute, value in vars(module).items():
         own = inspect.isfunction(value) and value.__module__ == module.__name__
@@ -86,6 +86,16 @@ def tools_of(
         except Exception as error:  # code of others
             raise ToolFileError(f"{name}: {ROW_FUNCTION} failed: {said(error)}") from error
     return found
+
+
+def alone(error: BaseException) -> str:
+    """What to do where the text of a file is loaded and misses a file that may be beside it."""
+    if not isinstance(error, FileNotFoundError | ModuleNotFoundError):
+        return ""
+    return (
+        "; the text of this file alone goes along, without the files beside it: put what it needs into it, or "
+        "into fields of the rows"
+    )
 
 
 def schema_of(name: str, function: Callable[..., Any], file: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.tools.file_worker import alone
 from nemo_gym.types import Episode, GradedRollout, MetricInfo, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.grading_processes import GradingProcesses
 from nemo_gym.verifiers.grading_worker import said
@@ -123,7 +124,7 @@ def loaded(name: str, source: str) -> types.ModuleType:
     try:
         exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102 - the file that the user named
     except Exception as error:  # foreign code
-        raise ConfigError(f"{name} does not load: {said(error)}") from error
+        raise ConfigError(f"{name} does not load: {said(error)}{alone(error)}") from error
     return module
 
 

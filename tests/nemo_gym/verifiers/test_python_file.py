@@ -56,7 +56,7 @@ def test_a_mapping_with_other_keys_is_an_error(returned, message):
         ("def grad(answer): ...", "grade.py has no function grade"),
         ("def grade(answer, gold): ...", "parameter 'gold' that is not known; known are answer, row"),
         ("def grade(answer, models): ...", "must be an async function"),
-        ("import nothing_of_the_kind", r"grade.py does not load: ModuleNotFoundError.*grade.py:1"),
+        ("import nothing_of_the_kind", r"ModuleNotFoundError.*grade.py:1.*; the text of this file alone"),
         ("def grade(answer) ...", "grade.py does not load: SyntaxError"),
         ("metrics = {'a': 'up'}\ndef grade(answer): ...", r"metrics\['a'\] is 'up'"),
     ],

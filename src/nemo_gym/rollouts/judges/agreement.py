@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Literal
+from statistics import median
+from typing import Any, Literal
 
 Weights = Literal["none", "linear", "quadratic"]
 """How much two categories that differ still agree: not at all, or by their distance."""
@@ -44,6 +45,23 @@ def cohens_kappa(
     )
     variance = (total - (kappa - chance * (1 - kappa)) ** 2) / (count * (1 - chance) ** 2)
     return kappa, math.sqrt(max(0.0, variance))
+
+
+def consensus(said: Sequence[str | float]) -> str | float | None:
+    """What several people say together: what most of them say, else the median of scores.
+
+    ``None`` for words of which none is said more often than another, and where nobody said anything.
+    """
+    counts = Counter(said).most_common(2)
+    if counts and (len(counts) == 1 or counts[0][1] > counts[1][1]):
+        return counts[0][0]
+    scores = [one for one in said if isinstance(one, float)]
+    return median(scores) if scores and len(scores) == len(said) else None
+
+
+def words_of(value: Any) -> list[Any]:
+    """What people said in the field of a row: one of them, or a list of several."""
+    return [] if value is None else value if isinstance(value, list) else [value]
 
 
 def _margin(values: object) -> dict[Hashable, float]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.judges.agreement import cohens_kappa
+from nemo_gym.rollouts.judges.agreement import cohens_kappa, consensus, words_of
 from nemo_gym.rollouts.judges.asking import JudgePrompt, ask, chosen_judge
 from nemo_gym.rollouts.output import framing, rows
 from nemo_gym.types import (
@@ -75,8 +75,9 @@ class PairwiseOptions(BaseModel):
     params: dict[str, Any] = Field(default_factory=lambda: {"temperature": 0})
     """Sampling parameters of the judge; those of ``judge_models`` are put over them."""
     human_field: str | None = None
-    """The field of the row that holds what a person preferred: ``answer``, ``reference`` or ``tie``; rows may
-    lack it. The metric ``kappa`` says how well the judge agrees with them."""
+    """The field of the row that holds what a person preferred: ``answer``, ``reference`` or ``tie``, or a
+    list of what several did: then what most of them say counts. Rows may lack it. The metric ``kappa`` says
+    how well the judge agrees with them."""
 
 
 class PairwiseVerifier:
@@ -120,8 +121,9 @@ class PairwiseVerifier:
         if field is not None and not isinstance(row.get(field), str):
             return f"no '{field}', the text of the reference answer"
         human = None if self.options.human_field is None else row.get(self.options.human_field)
-        if human is not None and human not in _REWARDS:
-            return f"'{self.options.human_field}' is {human!r:.40}, none of {', '.join(_REWARDS)}"
+        for word in words_of(human):
+            if not isinstance(word, str) or word not in _REWARDS:
+                return f"'{self.options.human_field}' is {word!r:.40}, none of {', '.join(_REWARDS)}"
         return None
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
@@ -185,7 +187,7 @@ class PairwiseVerifier:
         """Kappa over the rollouts whose rows have a person's preference; orders that differ are a tie."""
         pairs: list[tuple[str, str]] = []
         for rollout in rollouts:
-            human = rollout.task.row.get(cast("str", self.options.human_field))
+            human = consensus(words_of(rollout.task.row.get(cast("str", self.options.human_field))))
             reward = rollout.verdict.reward
             if human is not None and reward is not None:
                 judged = "answer" if reward > 0.5 else "reference" if reward < 0.5 else "tie"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nemo_gym.rollouts.judges.agreement import Weights, cohens_kappa
+from nemo_gym.rollouts.judges.agreement import Weights, cohens_kappa, consensus, words_of
 from nemo_gym.rollouts.judges.asking import JudgePrompt, JudgeReply, ask, chosen_judge, values_of
 from nemo_gym.types import Episode, Estimate, GradedRollout, MetricInfo, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.patterns import PatternText, safe_pattern
@@ -62,8 +62,9 @@ class RubricOptions(BaseModel):
     params: dict[str, Any] = Field(default_factory=lambda: {"temperature": 0})
     """Sampling parameters of the judge; those of ``judge_models`` are put over them."""
     human_field: str | None = None
-    """The field of the row that holds what a person said, a score or a label; rows may lack it. The metric
-    ``kappa`` says how well the judge agrees with them."""
+    """The field of the row that holds what a person said, a score or a label, or a list of what several said:
+    then what most of them say counts, else the median of scores. Rows may lack it. The metric ``kappa`` says
+    how well the judge agrees with them."""
     kappa_weights: Weights = "none"
     """``linear`` or ``quadratic``: scores that are near count as partly agreeing."""
 
@@ -110,9 +111,18 @@ class RubricVerifier:
         if problem := self._prompt.problem(row):
             return problem
         field = self.options.human_field
-        if field is not None and row.get(field) is not None and self._read(str(row[field])) is None:
-            return f"'{field}' is neither a score nor a label of this verifier: {row[field]!r:.60}"
+        for word in words_of(row.get(field)) if field is not None else ():
+            if self._read(str(word)) is None:
+                return (
+                    f"'{field}' is neither a score nor a label of this verifier: {word!r:.60}{self._scale()}"
+                )
         return None
+
+    def _scale(self) -> str:
+        """What would be one, for messages."""
+        if self._labels:
+            return f"; labels are {', '.join(self.options.labels or ())}"
+        return f"; scores are from {self.options.low:g} to {self.options.high:g}"
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Ask the judge, once more for each reply that cannot be read."""
@@ -157,10 +167,10 @@ class RubricVerifier:
         assert self.options.human_field is not None
         pairs: list[tuple[str | float, str | float]] = []
         for rollout in rollouts:
-            human = rollout.task.row.get(self.options.human_field)
+            words = words_of(rollout.task.row.get(self.options.human_field))
             said = (rollout.verdict.fields.get(JUDGED) or {}).get("said")
-            read = None if human is None else self._read(str(human))
-            if read is not None and said is not None:
-                pairs.append((read[0], said))
+            human = consensus([read[0] for word in words if (read := self._read(str(word))) is not None])
+            if human is not None and said is not None:
+                pairs.append((human, said))
         kappa, error = cohens_kappa(pairs, self.options.kappa_weights)
         return {"kappa": Estimate(kappa, error)}

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from nemo_gym.rollouts.judges.agreement import cohens_kappa
+from nemo_gym.rollouts.judges.agreement import cohens_kappa, consensus
 
 
 def table(counts):
@@ -58,3 +58,19 @@ def test_perfect_agreement_has_no_error():
     kappa, error = cohens_kappa([("a", "a"), ("b", "b")])
     assert (kappa, error) == (1.0, 0.0)
     assert math.isfinite(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "together"),
+    [
+        ([3.0], 3.0),
+        ([2.0, 4.0, 4.0], 4.0),
+        ([2.0, 4.0, 3.0], 3.0),
+        ([2.0, 4.0], 3.0),
+        (["good", "bad", "good"], "good"),
+        (["good", "bad"], None),
+        ([], None),
+    ],
+)
+def test_several_people_say_together_what_most_of_them_say(said, together):
+    assert consensus(said) == together

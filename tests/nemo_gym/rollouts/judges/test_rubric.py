@@ -120,6 +120,8 @@ def test_rows_need_what_the_prompt_needs_and_a_persons_word_that_can_be_one():
     assert verifier.check_row({"question": "?"}) == "no 'expected_answer', which the judge's prompt needs"
     assert verifier.check_row({**ROW, "human": "good"}).startswith("'human' is neither a score nor a label")
     assert verifier.check_row({**ROW, "human": 10}) is None
+    assert verifier.check_row({**ROW, "human": [10, 9, "8"]}) is None
+    assert "11; scores are from 1 to 10" in verifier.check_row({**ROW, "human": [10, 11]})
     assert verifier.check_row(ROW) is None
 
 
@@ -130,7 +132,7 @@ def test_answers_are_stored_before_they_are_judged_and_can_be_judged_again():
 
 
 def test_agreement_with_people_is_over_the_rows_that_have_a_word_of_theirs():
-    humans = [10, 10, 1, 1, None]
+    humans = [10, [10, 10, 1], 1, [1], None]
     judge = saying("Score: 10", "Score: 10", "Score: 1", "Score: 10", "Score: 5")
     verifier = load(judge, human_field="human")
     assert isinstance(verifier.inner, RubricVerifier)
