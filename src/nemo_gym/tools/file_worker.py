@@ -93,8 +93,8 @@ def alone(error: BaseException) -> str:
     if not isinstance(error, FileNotFoundError | ModuleNotFoundError):
         return ""
     return (
-        "; the text of this file alone goes along, without the files beside it: put what it needs into it, or "
-        "into fields of the rows"
+        "; the text of this file alone goes along, without the files beside it: put what it needs into it, "
+        "or into fields of the rows"
     )
 
 
