@@ -36,7 +36,7 @@ from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.logs.pages import LogPages
 from nemo_helix_server.logs.reader import Logs
 from nemo_helix_server.models.registry import ModelRegistry
-from nemo_helix_server.pages.application import BesideApi, make_pages
+from nemo_helix_server.pages.application import BesideApi, ServicePages, make_pages
 from nemo_helix_server.pages.sessions import FILE, PageSessions
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
@@ -67,6 +67,7 @@ class AssembledService:
     controller: loop.Controller
     executor: Executors
     page_sessions: PageSessions
+    pages: ServicePages
 
     def end_streams(self) -> None:
         """End what watches, so that nothing waits for it; in the event loop."""
@@ -81,6 +82,7 @@ class AssembledService:
 
     def close(self) -> None:
         """Release everything; workloads keep running."""
+        self.pages.close()
         self.executor.close()
 
 
@@ -149,12 +151,12 @@ def compose(
         parts,
         loopback_only=loopback_only,
         hosts=[urllib.parse.urlsplit(origin).netloc for origin in settings.pages.origins],
-        beside=functools.partial(BesideApi, pages),
+        beside=functools.partial(BesideApi, pages.application),
         start=start,
         stop=stop,
     )
     application = BelowPath(application, settings.pages.root_path)
-    return AssembledService(application, parts, controller, executor, sessions)
+    return AssembledService(application, parts, controller, executor, sessions, pages)
 
 
 def _page_sessions(core: _CoreServices) -> PageSessions:

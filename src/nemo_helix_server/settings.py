@@ -316,8 +316,30 @@ class AuthSettings(SettingsSection):
     """Whether every request needs a token; unset = unless the service listens on loopback only."""
 
 
+class EvaluationsSettings(SettingsSection):
+    """A directory of evaluations that the pages show."""
+
+    folder: Path
+    """A run directory, a folder of results, or a folder with such, by its absolute path."""
+    workspace: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    """The workspace whose readers see it; unset = admins of the whole service alone."""
+
+    @field_validator("folder")
+    @classmethod
+    def _is_absolute(cls, value: Path) -> Path:
+        if not value.is_absolute():
+            raise ValueError("must be an absolute path")
+        return value
+
+
 class PagesSettings(SettingsSection):
     """The pages of the service for browsers."""
+
+    evaluations: tuple[EvaluationsSettings, ...] = ()
+    """Directories of evaluations to show beside the jobs."""
+    submitted_evaluations: bool = True
+    """Whether evaluations that the service's user submitted from this machine are shown, to admins of the
+    whole service."""
 
     root_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~@%+-]+)*$", max_length=500)] = ""
     """Path below which a proxy shows the service, as in ``/user/anna/proxy/8080``; the proxy may take it away

@@ -72,8 +72,7 @@ class _ErrorHandler:
 
     async def __call__(self, request: Request, error: Exception) -> Response:
         status, text = _said(error)
-        back = error.back if isinstance(error, NoSuchPageError) else None
-        return error_page(self._rendering, request, status, text, back)
+        return error_page(self._rendering, request, status, text, getattr(error, "back", None))
 
 
 def error_handler(rendering: Rendering) -> _ErrorHandler:

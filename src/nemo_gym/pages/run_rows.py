@@ -11,12 +11,12 @@ from nemo_pages.runs.rows import Measure, RunKind, RunProgress, RunRow
 Values = dict[str, str | float | int | bool]
 
 
-def evaluation_rows(run: KnownRun) -> list[RunRow]:
-    """The rows of one run."""
-    return [_row(run, benchmark) for benchmark in run.benchmarks]
+def evaluation_rows(run: KnownRun, workspace: str = "") -> list[RunRow]:
+    """The rows of one run, which belongs to a workspace, or to none."""
+    return [_row(run, benchmark, workspace) for benchmark in run.benchmarks]
 
 
-def _row(run: KnownRun, known: KnownBenchmark) -> RunRow:
+def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
     status, record, now = known.status, run.record, run.seen_at
     progress = None
     if known.done is not None:
@@ -33,6 +33,7 @@ def _row(run: KnownRun, known: KnownBenchmark) -> RunRow:
         state=known.state,
         group=group_of(known),
         submitted_at=seconds_of(run.made_at) or 0.0,
+        workspace=workspace,
         reason=known.reason,
         progress=progress,
         measure=_measure(known),

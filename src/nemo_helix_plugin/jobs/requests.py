@@ -68,10 +68,23 @@ class CreateHelixJobRequest(models.RequestModel):
         return self
 
 
+JobTag = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x20\x7f]+$")]
+"""A tag: one word without blanks."""
+
+
+class JobTagChanges(models.RequestModel):
+    """Which tags a job gets and loses; those that it has and nobody names stay."""
+
+    add: list[JobTag] = Field(default_factory=list)
+    remove: list[JobTag] = Field(default_factory=list)
+
+
 class UpdateHelixJobRequest(models.RequestModel):
     """Changes of a job; ``spec`` and ``platform_spec`` go together."""
 
     description: ShortText | None = None
+    tags: JobTagChanges | None = None
+    """Changes of the tags, which are kept as ``custom_fields.tags``."""
     spec: models.JsonObject | None = None
     platform_spec: HelixJobSpec | None = None
 

@@ -6,9 +6,9 @@ without one (of an earlier version) is billed by when its status changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_helix_server.jobs.allocations import BEGUN, RECORD, AllocationRecord, size_of
 from nemo_helix_server.jobs.model import Attempt, Step, StepTask, TransitionRow
@@ -83,6 +83,37 @@ def totals(found: Sequence[BilledAllocation]) -> dict[str, Any]:
         "lost_gpu_seconds": _sum(line.lost_seconds * line.record.gpus for line in found),
         "repeated_steps": sum(line.repeated_steps for line in found),
     }
+
+
+class UsedTime(NamedTuple):
+    """What the starts of a job have used, in hours."""
+
+    node_hours: float
+    gpu_hours: float
+
+
+def used(tasks: Iterable[Mapping[str, Any]], now: float) -> UsedTime | None:
+    """What the details of a job's tasks say, up to ``now`` in seconds; `None`: nothing is recorded."""
+    found = []
+    for details in tasks:
+        record = AllocationRecord.read(details.get(RECORD))
+        begun = AllocationRecord.read(details.get(BEGUN))
+        if record is None and begun is not None and begun.began_at is not None:
+            record = replace(begun, ended_at=now)
+        if record is not None:
+            found.append(record)
+    if not found:
+        return None
+    nodes, gpus = (sum(one.seconds * many(one) for one in found) / 3600 for many in (_nodes, _gpus))
+    return UsedTime(nodes, gpus)
+
+
+def _nodes(record: AllocationRecord) -> int:
+    return record.nodes
+
+
+def _gpus(record: AllocationRecord) -> int:
+    return record.gpus
 
 
 def _of_step(billed: BilledStep, now: int) -> Iterable[BilledAllocation]:

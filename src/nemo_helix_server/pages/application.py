@@ -9,30 +9,33 @@ from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym.pages.evaluations.routes import TEMPLATES
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.pages import rows
 from nemo_helix_server.pages.entering import PageEntrance, address
 from nemo_helix_server.pages.guard import PageGuard, PageVisit
+from nemo_helix_server.pages.job_comparison import JobComparison
 from nemo_helix_server.pages.job_routes import JobPages
+from nemo_helix_server.pages.run_pages import RunObservers, RunPages
 from nemo_helix_server.pages.sessions import PageSessions
 from nemo_helix_server.pages.versions import PageVersions
 from nemo_helix_server.settings import PagesSettings
-from nemo_pages.application import error_page
+from nemo_pages.application import error_handler, error_page
 from nemo_pages.errors import WayBack
 from nemo_pages.events import event_routes
 from nemo_pages.rendering import NavigationEntry, Rendering, TemplateFolder
 from nemo_pages.security import SecurityHeaders
 from nemo_pages.static_files import static_route
 
-PATHS = ("/", "/jobs", "/pages")
+PATHS = ("/", "/jobs", "/evaluations", "/compare", "/pages")
 """What belongs to pages, with everything below it; below ``/`` nothing does."""
-_NAVIGATION = (NavigationEntry("Jobs", "/jobs"),)
+_NAVIGATION = (NavigationEntry("Runs", "/"), NavigationEntry("Jobs", "/jobs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,29 @@ class BesideApi:
         await (self.pages if own else self.api)(scope, receive, send)
 
 
-def make_pages(parts: ServiceParts, sessions: PageSessions, given: PagesSettings, base_url: str) -> ASGIApp:
+@dataclass(frozen=True, slots=True)
+class ServicePages:
+    """The pages of a service."""
+
+    application: ASGIApp
+    observers: RunObservers
+
+    def close(self) -> None:
+        """End what reads behind them."""
+        self.observers.close()
+
+
+def make_pages(
+    parts: ServiceParts, sessions: PageSessions, given: PagesSettings, base_url: str
+) -> ServicePages:
     """Put the pages together; ``base_url`` is where the service listens."""
     root_path = given.root_path
     rendering = Rendering(
-        [TemplateFolder("nemo_helix_server.pages")], program="nemo services", navigation=_NAVIGATION
+        [TEMPLATES, TemplateFolder("nemo_helix_server.pages")],
+        program="nemo services",
+        navigation=_NAVIGATION,
     )
-    guard = PageGuard(sessions, functools.partial(_error_page, rendering))
+    guard = PageGuard(sessions, functools.partial(_error_page, rendering), error_handler(rendering))
     entrance = PageEntrance(
         sessions,
         parts.authenticator,
@@ -62,17 +81,20 @@ def make_pages(parts: ServiceParts, sessions: PageSessions, given: PagesSettings
         root_path,
         functools.partial(_sign_in, rendering),
     )
-    versions = PageVersions(parts.jobs.store, parts.logs)
+    jobs = parts.jobs
+    observers = RunObservers(jobs.store, jobs.limits, jobs.clock, given)
+    versions = PageVersions(jobs.store, parts.logs, observers)
     routes: list[BaseRoute] = [
-        guard.page("/", lambda _: RedirectResponse(f"{root_path}/jobs")),
+        *RunPages(parts, rendering, observers).routes(guard),
         static_route(),
         *entrance.routes(guard),
         *_live(guard, versions, lambda: parts.broadcaster.closed),
         *JobPages(parts, rendering, root_path, versions).routes(guard),
+        *JobComparison(parts, rendering, versions).routes(guard),
     ]
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False
-    return SecurityHeaders(app)
+    return ServicePages(SecurityHeaders(app), observers)
 
 
 def is_page(path: str) -> bool:

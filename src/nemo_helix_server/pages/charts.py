@@ -37,8 +37,7 @@ class Chart:
     def document(self) -> dict[str, Any]:
         """What is drawn, as JSON values."""
         marks = [{"step": mark.step, "kind": mark.kind} for mark in self.marks]
-        names = [name.replace("_", " ") for name in self.names]
-        return {"names": names, "steps": self.steps, "values": self.values, "marks": marks}
+        return {"names": self.names, "steps": self.steps, "values": self.values, "marks": marks}
 
     def table(self) -> list[tuple[int, tuple[float | None, ...]]]:
         """Some steps with their values: the first, the last, and in equal parts between."""
@@ -54,16 +53,25 @@ def charts_of(series: Mapping[str, Points] | None, marks: Sequence[ChartMark]) -
         if curve is not None:
             groups.setdefault(_title(name), []).append(curve)
     titles = sorted(groups, key=_rank)[:MOST_CHARTS]
-    return [_chart(title, groups[title], marks) for title in titles]
+    return [_chart(title, [_in_words(curve) for curve in groups[title]], marks) for title in titles]
+
+
+def chart_of_jobs(metric: str, curves: Mapping[str, Curve]) -> Chart:
+    """One metric of several jobs, by what each job is called."""
+    lines = [replace(_fewer(curve), name=label) for label, curve in curves.items()]
+    return _chart(metric.replace("_", " "), lines, ())
 
 
 def _thinned(name: str, points: Points) -> Curve | None:
     """The curve of some points, with no more of them than are drawn."""
     whole = curve_of(name, points)
-    if whole is None:
-        return None
+    return None if whole is None else _fewer(whole)
+
+
+def _fewer(whole: Curve) -> Curve:
+    """A curve with no more points than are drawn."""
     kept = _kept(list(zip(whole.steps, whole.values, strict=True)))
-    return Curve(name, tuple(whole.steps[at] for at in kept), tuple(whole.values[at] for at in kept))
+    return Curve(whole.name, tuple(whole.steps[at] for at in kept), tuple(whole.values[at] for at in kept))
 
 
 def _kept(points: Sequence[tuple[int, float]]) -> list[int]:
@@ -86,9 +94,13 @@ def _chart(title: str, curves: Sequence[Curve], marks: Sequence[ChartMark]) -> C
         names=tuple(curve.name for curve in curves),
         steps=tuple(steps),
         values=tuple(tuple(column.get(step) for step in steps) for column in values),
-        sentences=tuple(replace(curve, name=curve.name.replace("_", " ")).sentence() for curve in curves),
+        sentences=tuple(curve.sentence() for curve in curves),
         marks=tuple(marks),
     )
+
+
+def _in_words(curve: Curve) -> Curve:
+    return replace(curve, name=curve.name.replace("_", " "))
 
 
 def _title(name: str) -> str:

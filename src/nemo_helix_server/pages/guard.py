@@ -24,6 +24,7 @@ from nemo_helix_server.auth import roles
 from nemo_helix_server.errors import ForbiddenError, InvalidError
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.pages.sessions import PageSessions
+from nemo_pages.errors import NoSuchPageError, ViewError
 
 LARGEST_FORM = 64 * 1024
 CSRF_FIELD = "csrf"
@@ -79,6 +80,8 @@ class PageGuard:
 
     sessions: PageSessions
     error_page: ErrorPages
+    pages_error: Callable[[Request, Exception], Coroutine[Any, Any, Response]]
+    """Makes the page of an error that the pages themselves know."""
 
     def page(self, path: str, endpoint: Endpoint, needs: Role = Role.READ) -> Route:
         """A page that is looked at; the endpoint is called in a thread."""
@@ -116,6 +119,7 @@ class PageGuard:
             if workspace is not None:
                 roles.check_workspace(caller, workspace)
             csrf = self.sessions.csrf(value)
+            request.state.page_values = {"csrf": csrf, "session": caller}
             if request.method in SAFE:
                 return await endpoint(PageVisit(request, caller, csrf))
             check_sender(request)
@@ -133,6 +137,8 @@ class PageGuard:
         async def answered(request: Request) -> Response:
             try:
                 return await contained(handle)(request)
+            except (NoSuchPageError, ViewError) as error:
+                return await self.pages_error(request, error)
             except Exception as error:  # noqa: BLE001 - the table of problems has an answer for each
                 problem = await problems.respond(request, error)
                 detail = str(orjson.loads(bytes(problem.body))["detail"])

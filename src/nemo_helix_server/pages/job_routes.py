@@ -13,8 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from nemo_helix_plugin.access.roles import Role
+from nemo_helix_plugin.job_words import tags
 from nemo_helix_plugin.jobs.names import ALL
-from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl
+from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.auth import roles
 from nemo_helix_server.errors import InvalidError, ServerError, StateConflictError
@@ -37,6 +38,7 @@ _DONE = {
     "control": "The storage window is changed.",
     "pin": "Asked to pin the checkpoint.",
     "unpin": "Asked to unpin the checkpoint.",
+    "annotate": "Tags and note are kept.",
     "delete": "Asked to delete; the job disappears when its files are removed.",
 }
 
@@ -62,6 +64,7 @@ class JobPages:
             "delete": self.delete,
             "pin": self.pin,
             "unpin": self.unpin,
+            "annotate": self.annotate,
         }
         return [
             guard.page("/jobs", self.list),
@@ -109,6 +112,7 @@ class JobPages:
             "changed": rows.seconds(job["updated_at"]),
             "group_of": lambda status: rows.group_of(HelixJobStatus(status)),
             "notice": _DONE.get(visit.query("done"), ""),
+            "may_annotate": visit.may(Role.OPERATE),
         }
         if is_partial(visit.request):
             return self._page(visit, "jobs/state.html", **values)
@@ -167,6 +171,21 @@ class JobPages:
         self._done(visit, "delete", lambda: self.parts.jobs.delete(visit.caller, *self._named(visit)))
         query = {"workspace": visit.path("workspace"), "done": "delete"}
         return RedirectResponse(ServedLinks(self.root_path).url("/jobs", query), HTTPStatus.SEE_OTHER)
+
+    def annotate(self, visit: PageVisit) -> Response:
+        """See `Acting.update`: tags and description alone, which change nothing that runs."""
+        workspace, name = self._named(visit)
+        before = tags.tags_of(self.parts.jobs.get(workspace, name)["custom_fields"])
+        wanted = visit.form.get("tags", "").replace(",", " ").split()
+        changes = {"add": wanted, "remove": [tag for tag in before if tag not in wanted]}
+        try:
+            body = UpdateHelixJobRequest.model_validate(
+                {"description": visit.form.get("note", ""), "tags": changes}
+            )
+        except ValidationError as error:
+            raise InvalidError(f"tags and note: {error.errors()[0]['msg'].lower()}") from error
+        self.parts.jobs.update(visit.caller, workspace, name, body)
+        return self._back(visit, done="annotate")
 
     def pin(self, visit: PageVisit) -> Response:
         """See `CheckpointCatalogue.pin`."""
@@ -229,9 +248,7 @@ class JobPages:
         return {"against": against, "against_problem": problem, "entries": entries}
 
     def _page(self, visit: PageVisit, template: str, **values: Any) -> Response:
-        return self.rendering.page(
-            visit.request, template, csrf=visit.csrf, session=visit.caller, seconds=rows.seconds, **values
-        )
+        return self.rendering.page(visit.request, template, seconds=rows.seconds, **values)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.parts.jobs.clock.now() / SECOND, UTC)

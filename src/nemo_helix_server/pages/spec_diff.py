@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,10 @@ class SpecEntry:
 
 def entries(spec: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> list[SpecEntry]:
     """Every key of a configuration, in order; with another one, of both."""
-    mine = dict(_flat(spec))
+    mine = dict(flat(spec))
     if other is None:
         return [SpecEntry(key, _text(value)) for key, value in mine.items()][:MOST_ENTRIES]
-    theirs = dict(_flat(other))
+    theirs = dict(flat(other))
     found = []
     for key in [*mine, *(key for key in theirs if key not in mine)]:
         one, two = mine.get(key, _MISSING), theirs.get(key, _MISSING)
@@ -34,14 +34,28 @@ def entries(spec: Mapping[str, Any], other: Mapping[str, Any] | None = None) -> 
     return found[:MOST_ENTRIES]
 
 
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a document; an empty object or list is one."""
+def differing(
+    documents: Sequence[Mapping[str, Any]],
+) -> tuple[list[tuple[str, list[str | None]]], int]:
+    """The keys whose values are not the same in all documents, with each one's value; and how many are."""
+    leaves = [dict(flat(document)) for document in documents]
+    keys = list(dict.fromkeys(key for one in leaves for key in one))
+    found = []
+    for key in keys:
+        values = [one.get(key, _MISSING) for one in leaves]
+        if len({_exact(value) for value in values}) > 1:
+            found.append((key, [_text(value) for value in values]))
+    return found[:MOST_ENTRIES], len(keys) - len(found)
+
+
+def flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a document by their dotted keys; an empty object or list is one."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
-            yield from _flat(inner, f"{key}.{name}" if key else str(name))
+            yield from flat(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list) and value and any(isinstance(inner, Mapping | list) for inner in value):
         for number, inner in enumerate(value):
-            yield from _flat(inner, f"{key}[{number}]")
+            yield from flat(inner, f"{key}[{number}]")
     else:
         yield key, value
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.logs.pages import LogPages, Selection
+from nemo_helix_server.pages.run_pages import RunObservers
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
 
@@ -30,14 +31,17 @@ class PageVersions:
 
     store: JobStore
     logs: LogPages
+    runs: RunObservers
 
     def of(self, caller: Caller, topics: Sequence[str]) -> Mapping[str, str]:
         """The versions of those topics that exist and that this caller may see."""
-        found: dict[str, str] = {}
+        found = dict(self.runs.versions(caller, topics))
         with self.store.read() as reader:
             for topic in topics:
                 if topic == JOBS:
                     found[topic] = self._of_list(reader)
+                    continue
+                if not topic.startswith((JOB_TOPIC, LOG_TOPIC)):
                     continue
                 job = reader.jobs.by_id(topic.removeprefix(JOB_TOPIC).removeprefix(LOG_TOPIC))
                 if job is None or caller.workspace not in {None, job.workspace}:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_helix_plugin.job_words import tags
+from nemo_helix_plugin.jobs.requests import JobTagChanges
 from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
-from nemo_helix_server.errors import StateConflictError, UnknownNameError
+from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.jobs import consequences, identifiers, retention, rules, stamps, states
 from nemo_helix_server.jobs.consequences import JobStanding
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
@@ -110,7 +112,7 @@ class Acting(Lookups):
         return self._shown(job)
 
     def update(self, caller: Caller, workspace: str, name: str, body: UpdateHelixJobRequest) -> Document:  # noqa: ARG002
-        """Change the description, always; the definition only while no attempt was made from it."""
+        """Change description and tags, always; the definition only while no attempt was made from it."""
         checked(body.model_dump(mode="json"), "the change")
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
@@ -118,6 +120,10 @@ class Acting(Lookups):
                 self._event(JobAction.UPDATE, job, writer.steps.current(job.attempt_id))
             if body.description is not None:
                 job = writer.jobs.set_description(job.id, body.description) or job
+            if body.tags is not None:
+                fields = _with_tags(job, body.tags)
+                checked(fields, "the tags")
+                job = writer.jobs.set_custom_fields(job.id, fields) or job
         return self._shown(job)
 
     def delete(self, caller: Caller, workspace: str, name: str) -> None:
@@ -319,6 +325,13 @@ class Acting(Lookups):
             rerun_can_help=(job.error_details or {}).get("rerun", "") is not None,
             pinned=pinned,
         )
+
+
+def _with_tags(job: Job, changes: JobTagChanges) -> dict[str, Any]:
+    try:
+        return tags.changed(job.custom_fields, changes.add, changes.remove)
+    except ValueError as error:
+        raise InvalidError(str(error)) from error
 
 
 def _usable_checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
@@ -79,6 +79,21 @@ class Showing(Lookups):
             ],
             curves=[latest.get(job.id, []) for job in found],
         )
+
+    def curves(
+        self, named: Mapping[str, tuple[str, str]], names: Sequence[str], points: int
+    ) -> dict[str, list[float]]:
+        """The newest points of the first of some series that each job has; jobs by workspace and name."""
+        with self.store.read() as reader:
+            jobs = {key: reader.jobs.find(*place) for key, place in named.items()}
+            wanted = {
+                job.id: name
+                for job in jobs.values()
+                if job is not None
+                and (name := next((name for name in names if name in job.status_details), ""))
+            }
+            latest = reader.series.latest(wanted, points)
+        return {key: latest[job.id] for key, job in jobs.items() if job is not None and job.id in latest}
 
     def counts(self, workspace: str) -> dict[HelixJobStatus, int]:
         """How many jobs are in each status that occurs; `-` for all workspaces."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -125,6 +125,30 @@ class JobReader(StorePart):
         if not chosen:
             return []
         return self._jobs(rows.JOB.where(_jobs.id.in_(chosen)).order_by(order.desc(), _jobs.id.desc()))
+
+    def those(self, ids: Sequence[str]) -> list[Job]:
+        """The jobs with some ids that exist."""
+        return self._jobs(rows.JOB.where(_jobs.id.in_(ids))) if ids else []
+
+    def ids(self) -> set[str]:
+        """The ids of all jobs."""
+        return {row[0] for row in self.connection.execute(select(_jobs.id))}
+
+    def number(self) -> int:
+        """How many jobs there are."""
+        return int(self.connection.execute(select(func.count()).select_from(schema.jobs)).scalar_one())
+
+    def changed_to(self) -> dict[str, int]:
+        """When a job of each workspace changed last, in microseconds."""
+        newest = select(_jobs.updated_at).where(_jobs.workspace == schema.workspaces.c.name)
+        newest = newest.order_by(_jobs.updated_at.desc()).limit(1)
+        query = select(schema.workspaces.c.name, newest.scalar_subquery())
+        return {row[0]: int(row[1]) for row in self.connection.execute(query) if row[1] is not None}
+
+    def changed_since(self, workspace: str, moment: int) -> list[str]:
+        """The ids of a workspace's jobs that changed then or later."""
+        query = select(_jobs.id).where(_jobs.workspace == workspace, _jobs.updated_at >= moment)
+        return [row[0] for row in self.connection.execute(query)]
 
     def _all_are_indexed(self) -> bool:
         missing = _jobs.spec_indexed != literal_column(str(schema.INDEXED))

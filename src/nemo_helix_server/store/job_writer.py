@@ -177,6 +177,10 @@ class JobWriter(JobReader):
         """Change the job's description."""
         return self._update(job_id, description=description)
 
+    def set_custom_fields(self, job_id: str, fields: Mapping[str, Any]) -> Job | None:
+        """Replace the job's custom fields."""
+        return self._update(job_id, custom_fields=dict(fields) or None)
+
     def set_storage_bytes(self, job_id: str, size: int) -> None:
         """Record what the job's storage was measured to take."""
         self.connection.execute(

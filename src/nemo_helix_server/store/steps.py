@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,6 +177,14 @@ class TaskReader(StorePart):
         """A task of a step by its name."""
         found = self.connection.execute(_NAMED_TASK, {"step_id": step_id, "name": name}).first()
         return rows.task(found) if found else None
+
+    def details_of(self, job_ids: Sequence[str]) -> dict[str, list[Json]]:
+        """What all tasks of some jobs say of themselves, by job."""
+        found: dict[str, list[Json]] = {}
+        query = select(_tasks.job_id, _tasks.status_details).where(_tasks.job_id.in_(job_ids))
+        for job_id, details in self.connection.execute(query):
+            found.setdefault(job_id, []).append(details)
+        return found
 
     def _tasks(self, query: Select[Any]) -> list[StepTask]:
         ordered = query.order_by(_tasks.created_at, _tasks.id)

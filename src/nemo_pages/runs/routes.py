@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +16,8 @@ from starlette.routing import Route
 from nemo_pages.errors import ViewError
 from nemo_pages.links import query_text
 from nemo_pages.rendering import Rendering, frame_of, is_partial
-from nemo_pages.runs.rows import RunKind, StateGroup
+from nemo_pages.runs.rows import RunKind, RunRow, StateGroup
+from nemo_pages.runs.sight import EVERYTHING, RunSight
 from nemo_pages.runs.table import RunTable
 from nemo_pages.runs.view import COLUMNS, SIZES, SORTS, VALUE, RunsView
 
@@ -33,19 +35,60 @@ def runs_route(
     kinds: tuple[RunKind, ...] = tuple(RunKind),
 ) -> Route:
     """The page ``/``. ``empty``: what it says where there are no runs at all, by ``text`` and ``command``."""
-    values = _shown(table, kinds, empty)
+    page = RunsPage(table, rendering, empty, kinds)
 
     async def runs(request: Request) -> Response:
+        return await asyncio.to_thread(page.answer, request)
+
+    return Route("/", runs, methods=["GET"], name="runs")
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """The list of runs, as each person sees it."""
+
+    table: RunTable
+    rendering: Rendering
+    empty: Mapping[str, str]
+    kinds: tuple[RunKind, ...] = tuple(RunKind)
+    styles: tuple[str, ...] = ()
+    """Further style sheets."""
+    completed: Callable[[Sequence[RunRow]], Sequence[RunRow]] = tuple
+    """The rows of a page with what is looked up for these alone."""
+
+    def answer(self, request: Request, sight: RunSight = EVERYTHING, **values: Any) -> Response:
+        """The page, or for a script the list alone; raises `ViewError`."""
         view = RunsView.read(request.query_params)
-        found = await asyncio.to_thread(values, view)
+        version = self.table.version_for(sight)  # before the rows: what changes meanwhile is asked for again
         template = "runs/list.html" if is_partial(request) else "runs/page.html"
-        answer = rendering.page(request, template, **found)
+        found = self._values(view, sight)
+        answer = self.rendering.page(request, template, version=version, **found, **values)
         if request.headers.get("hx-trigger") == FORM:
             header = "hx-replace-url" if _types_on(request, view) else "hx-push-url"
             answer.headers[header] = frame_of(request).links.url("/", view.query())
         return answer
 
-    return Route("/", runs, methods=["GET"], name="runs")
+    def _values(self, view: RunsView, sight: RunSight) -> dict[str, Any]:
+        answer = self.table.answer(view, sight)
+        return {
+            "view": view,
+            "answer": replace(answer, rows=tuple(self.completed(answer.rows))),
+            "pages": max(1, -(-answer.total // view.size)),
+            "first": (view.page - 1) * view.size + 1,
+            "columns": [(name, COLUMNS.get(name, name.removeprefix(VALUE))) for name in view.columns],
+            "all_columns": list(COLUMNS.items()),
+            "value_names": self.table.value_names(sight),
+            "tags": self.table.tags(sight),
+            "sorts": SORTS,
+            "sizes": SIZES,
+            "groups": list(StateGroup),
+            "kinds": self.kinds if len(self.kinds) > 1 else (),
+            "value_prefix": VALUE,
+            "empty": self.empty,
+            "view_query": query_text(view.query(page=view.page)),
+            "topic": TOPIC,
+            "styles": self.styles,
+        }
 
 
 def _types_on(request: Request, view: RunsView) -> bool:
@@ -55,33 +98,3 @@ def _types_on(request: Request, view: RunsView) -> bool:
     except (ViewError, ValueError):
         return False
     return bool(before.text) and before.query(text=view.text) == view.query()
-
-
-def _shown(
-    table: RunTable, kinds: tuple[RunKind, ...], empty: Mapping[str, str]
-) -> Callable[[RunsView], dict[str, Any]]:
-    def values(view: RunsView) -> dict[str, Any]:
-        version = table.version  # before the rows: what changes meanwhile is asked for again
-        answer = table.answer(view)
-        pages = max(1, -(-answer.total // view.size))
-        return {
-            "view": view,
-            "answer": answer,
-            "pages": pages,
-            "first": (view.page - 1) * view.size + 1,
-            "columns": [(name, COLUMNS.get(name, name.removeprefix(VALUE))) for name in view.columns],
-            "all_columns": list(COLUMNS.items()),
-            "value_names": table.value_names(),
-            "tags": table.tags(),
-            "sorts": SORTS,
-            "sizes": SIZES,
-            "groups": list(StateGroup),
-            "kinds": kinds if len(kinds) > 1 else (),
-            "value_prefix": VALUE,
-            "empty": empty,
-            "view_query": query_text(view.query(page=view.page)),
-            "topic": TOPIC,
-            "version": version,
-        }
-
-    return values

@@ -84,6 +84,8 @@ class RunRow:
     group: StateGroup
     submitted_at: float
     """UTC seconds."""
+    workspace: str = ""
+    """The workspace whose readers may see it; empty: none, so that only who may see everything does."""
     reason: str = ""
     """Why it is in this state: what it waits for, or why it ended."""
     progress: RunProgress | None = None

@@ -9,27 +9,33 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from nemo_pages.runs.rows import RunRow, StateGroup
+from nemo_pages.runs.sight import ALL_ROWS, EVERYTHING, RunSight
 from nemo_pages.runs.view import VALUE, RunsView
 
+Found = TypeVar("Found")
 _SCHEMA: Final = """
 CREATE TABLE run (
-    id INTEGER PRIMARY KEY, key TEXT UNIQUE, source TEXT, kind TEXT, state_group TEXT, name TEXT, state TEXT,
-    rank INTEGER, progress REAL, measure REAL, cost REAL, submitted REAL, changed REAL, search TEXT
+    id INTEGER PRIMARY KEY, key TEXT UNIQUE, source TEXT, workspace TEXT, kind TEXT, state_group TEXT,
+    name TEXT, state TEXT, rank INTEGER, progress REAL, measure REAL, cost REAL, submitted REAL, changed REAL,
+    search TEXT
 );
 CREATE TABLE document (id INTEGER PRIMARY KEY, content BLOB);
 CREATE TABLE tag (tag TEXT, id INTEGER, PRIMARY KEY (tag, id)) WITHOUT ROWID;
 CREATE TABLE value (name TEXT, id INTEGER, content, PRIMARY KEY (name, id)) WITHOUT ROWID;
-CREATE TABLE value_name (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE value_name (name TEXT, workspace TEXT, PRIMARY KEY (name, workspace)) WITHOUT ROWID;
 CREATE INDEX run_source ON run (source, key);
 CREATE INDEX run_kind ON run (kind, state_group);
+CREATE INDEX run_workspace ON run (workspace, state_group);
+CREATE INDEX run_workspace_submitted ON run (workspace, submitted);
 CREATE INDEX run_group ON run (state_group, submitted);
 CREATE INDEX run_name ON run (name);
 CREATE INDEX run_state ON run (rank, state);
@@ -42,10 +48,11 @@ CREATE INDEX tag_id ON tag (id);
 CREATE INDEX value_id ON value (id);
 """
 _PUT: Final = """
-INSERT INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
-    source = excluded.source, kind = excluded.kind, state_group = excluded.state_group, name = excluded.name,
-    state = excluded.state, rank = excluded.rank, progress = excluded.progress, measure = excluded.measure,
-    cost = excluded.cost, submitted = excluded.submitted, changed = excluded.changed, search = excluded.search
+INSERT INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+    source = excluded.source, workspace = excluded.workspace, kind = excluded.kind,
+    state_group = excluded.state_group, name = excluded.name, state = excluded.state, rank = excluded.rank,
+    progress = excluded.progress, measure = excluded.measure, cost = excluded.cost,
+    submitted = excluded.submitted, changed = excluded.changed, search = excluded.search
 RETURNING id
 """
 _RANK: Final = {group: number for number, group in enumerate(StateGroup)}
@@ -89,13 +96,22 @@ class RunTable:
         self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         self._database.executescript(_SCHEMA)
         self._sources: dict[str, SourceState] = {}
-        self._version = 0
-        self._counts: tuple[int, dict[str, int]] | None = None
+        self._versions: Counter[str] = Counter()
+        """Of the rows of each workspace."""
+        self._said = 0
+        """Changes with what observers say of themselves."""
+        self._known: dict[tuple[str, RunSight], tuple[str, Any]] = {}
+        """Answers that take long among very many rows, each with the version that it is of."""
 
     @property
     def version(self) -> str:
         """Changes whenever a row or what an observer says of itself does, but not with its time alone."""
-        return str(self._version)
+        return self.version_for(EVERYTHING)
+
+    def version_for(self, sight: RunSight) -> str:
+        """The same of the rows that somebody sees, and it says nothing of others."""
+        seen = sum(number for name, number in self._versions.copy().items() if sight.includes(name))
+        return f"{seen}-{self._said}"
 
     def put(self, source: str, rows: Iterable[RunRow], *, complete: bool = False) -> None:
         """Add or replace rows of an observer; ``complete``: it has no others, and those are removed."""
@@ -107,7 +123,7 @@ class RunTable:
                 self._database.execute("BEGIN")
                 changed = [row for row in some if self._put(source, row)]
                 self._database.execute("COMMIT")
-                self._version += bool(changed)
+                self._versions.update({row.workspace for row in changed})
         if complete:
             held = self._read("SELECT key FROM run WHERE source = ?", (source,))
             self.remove([key for (key,) in held if key not in kept])
@@ -116,9 +132,9 @@ class RunTable:
         """Remove rows; a key without a row is passed over."""
         with self._lock:
             self._database.execute("BEGIN")
-            removed = [key for key in keys if self._remove(key)]
+            removed = [self._remove(key) for key in keys]
             self._database.execute("COMMIT")
-            self._version += bool(removed)
+            self._versions.update({workspace for workspace in removed if workspace is not None})
 
     def observed(self, state: SourceState) -> None:
         """Note when an observer looked, and what it could not see."""
@@ -126,27 +142,33 @@ class RunTable:
             before = self._sources.get(state.name)
             self._sources[state.name] = state
             changed = before is None or before.problem != state.problem or before.seen_at is None
-            self._version += changed
+            self._said += changed
 
     def row(self, key: str) -> RunRow | None:
         """The row with a key."""
         found = self._read("SELECT content FROM document JOIN run USING (id) WHERE key = ?", (key,))
         return RunRow.load(orjson.loads(found[0][0])) if found else None
 
-    def tags(self) -> list[tuple[str, int]]:
+    def tags(self, sight: RunSight = EVERYTHING) -> list[tuple[str, int]]:
         """Tags and how many rows have each, the most frequent first."""
-        found = self._read(
-            "SELECT tag, count(*) FROM tag GROUP BY tag ORDER BY 2 DESC, 1 LIMIT ?", (MOST_TAGS,)
-        )
-        return [(str(tag), int(count)) for tag, count in found]
 
-    def value_names(self) -> list[str]:
+        def found() -> list[tuple[str, int]]:
+            where, values = sight.condition()
+            rows = "tag" if where == ALL_ROWS else f"tag JOIN run USING (id) WHERE {where}"
+            statement = f"SELECT tag, count(*) FROM {rows} GROUP BY tag ORDER BY 2 DESC, 1 LIMIT ?"  # noqa: S608
+            return [(str(tag), int(count)) for tag, count in self._read(statement, (*values, MOST_TAGS))]
+
+        return self._kept("tags", sight, found)
+
+    def value_names(self, sight: RunSight = EVERYTHING) -> list[str]:
         """Names of values that any row ever had, sorted."""
-        return [str(name) for (name,) in self._read("SELECT name FROM value_name ORDER BY name", ())]
+        where, values = sight.condition()
+        statement = f"SELECT DISTINCT name FROM value_name WHERE {where} ORDER BY name"  # noqa: S608
+        return [str(name) for (name,) in self._read(statement, values)]
 
-    def answer(self, view: RunsView) -> RunsAnswer:
-        """The rows of a view; a page behind the last one is empty."""
-        where, values = _where(view)
+    def answer(self, view: RunsView, sight: RunSight = EVERYTHING) -> RunsAnswer:
+        """The rows of a view that somebody sees; a page behind the last one is empty."""
+        where, values = _where(view, sight)
         groups = f" AND state_group IN ({', '.join('?' * len(view.groups))})" if view.groups else ""
         order, order_values = _order(view)
         rows = self._read(
@@ -154,23 +176,26 @@ class RunTable:
             (*values, *view.groups, *order_values, view.size, (view.page - 1) * view.size),
         )
         documents = self._documents([number for (number,) in rows])
-        everything = self._all_counts()
-        counts = everything if where == _ALL else self._group_counts(where, values)
+        seen = sight.condition()
+        everything = self._kept("counts", sight, lambda: self._group_counts(*seen))
+        counts = everything if (where, values) == seen else self._group_counts(where, values)
         chosen = view.groups or tuple(StateGroup)
         return RunsAnswer(
             rows=tuple(documents),
             total=sum(counts.get(group, 0) for group in chosen),
             counts={group: counts.get(group, 0) for group in StateGroup},
             everything=sum(everything.values()),
-            sources=tuple(self._sources.values()),
+            sources=tuple(_told(source, sight) for source in self._sources.values()),
         )
 
-    def _all_counts(self) -> dict[str, int]:
-        version, known = self._version, self._counts
+    def _kept(self, what: str, sight: RunSight, find: Callable[[], Found]) -> Found:
+        """An answer that is found again only once the rows have changed."""
+        version = self.version_for(sight)
+        known = self._known.get((what, sight))
         if known is None or known[0] != version:
-            known = (version, self._group_counts(_ALL, ()))
-            self._counts = known
-        return known[1]
+            known = self._known[what, sight] = (version, find())
+        found: Found = known[1]
+        return found
 
     def _group_counts(self, where: str, values: Sequence[str]) -> dict[str, int]:
         statement = f"SELECT state_group, count(*) FROM run WHERE {where} GROUP BY state_group"  # noqa: S608
@@ -198,21 +223,29 @@ class RunTable:
         many = self._database.executemany
         many("INSERT OR IGNORE INTO tag VALUES (?, ?)", [(tag, number) for tag in row.tags])
         many("INSERT INTO value VALUES (?, ?, ?)", [(name, number, row.values[name]) for name in row.values])
-        many("INSERT OR IGNORE INTO value_name VALUES (?)", [(name,) for name in row.values])
+        named = [(name, row.workspace) for name in row.values]
+        many("INSERT OR IGNORE INTO value_name VALUES (?, ?)", named)
         return True
 
-    def _remove(self, key: str) -> bool:
-        found = self._database.execute("DELETE FROM run WHERE key = ? RETURNING id", (key,)).fetchone()
-        if found is not None:
-            self._clear(found[0])
-        return found is not None
+    def _remove(self, key: str) -> str | None:
+        """Remove a row; the workspace that it belonged to, `None` where there is no such row."""
+        statement = "DELETE FROM run WHERE key = ? RETURNING id, workspace"
+        found = self._database.execute(statement, (key,)).fetchone()
+        if found is None:
+            return None
+        self._clear(found[0])
+        return str(found[1])
 
     def _clear(self, number: int) -> None:
         for part in _PARTS:
             self._database.execute(f"DELETE FROM {part} WHERE id = ?", (number,))  # noqa: S608 - constants
 
 
-_ALL = "1"
+def _told(source: SourceState, sight: RunSight) -> SourceState:
+    """What an observer says to somebody: problems name what only those may know who see everything."""
+    if not source.problem or sight == EVERYTHING:
+        return source
+    return replace(source, problem=f"A part of the {source.name} cannot be read; an admin is told which.")
 
 
 def _cells(source: str, row: RunRow) -> tuple[object, ...]:
@@ -223,6 +256,7 @@ def _cells(source: str, row: RunRow) -> tuple[object, ...]:
     return (
         row.key,
         source,
+        row.workspace,
         row.kind,
         row.group,
         row.name.casefold(),
@@ -237,9 +271,9 @@ def _cells(source: str, row: RunRow) -> tuple[object, ...]:
     )
 
 
-def _where(view: RunsView) -> tuple[str, list[str]]:
-    parts: list[str] = []
-    values: list[str] = []
+def _where(view: RunsView, sight: RunSight) -> tuple[str, list[str]]:
+    seen, values = sight.condition()
+    parts = [seen] if seen != ALL_ROWS else []
     if view.kinds:
         parts.append(f"kind IN ({', '.join('?' * len(view.kinds))})")
         values += view.kinds
@@ -249,7 +283,7 @@ def _where(view: RunsView) -> tuple[str, list[str]]:
     for word in view.text.casefold().split():
         parts.append("instr(search, ?) > 0")
         values.append(word)
-    return " AND ".join(parts) or _ALL, values
+    return " AND ".join(parts) or ALL_ROWS, values
 
 
 def _order(view: RunsView) -> tuple[str, list[str]]:

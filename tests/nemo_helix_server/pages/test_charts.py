@@ -20,7 +20,7 @@ def test_series_of_a_kind_share_a_chart_and_each_has_a_sentence():
     found = charts.charts_of(series, ())
     assert [chart.title for chart in found] == ["Loss", "Learning rate", "grad norm"]
     loss = found[0]
-    assert (loss.names, loss.steps) == (("train_loss", "val_loss"), (1, 10, 20))
+    assert (loss.names, loss.steps) == (("train loss", "val loss"), (1, 10, 20))
     assert loss.values == ((2.0, 3.0, 1.0), (None, 0.9, 0.5))
     assert loss.sentences[0] == (
         "train loss fell from 2 at step 1 to 1 at step 20; lowest 1 at step 20, highest 3 at step 10."

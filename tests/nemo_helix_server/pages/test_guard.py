@@ -34,6 +34,7 @@ def test_nobody_sees_a_page_and_is_told_how_to_sign_in(bench, job):
             .replace("{job}", job)
             .replace("{name:path}", "icon.svg")
         )
+        path = re.sub(r"{\w+(:int)?}", "1", path)
         if path == "/pages/static/icon.svg":
             continue
         method = "POST" if "POST" in route.methods and "GET" not in route.methods else "GET"
@@ -208,5 +209,6 @@ def test_a_path_that_names_the_root_twice_or_steps_out_is_none(below):
     browser = Browser(below)
     for path in (f"{root}{root}/jobs", f"{root}x/jobs", f"{root}//jobs", f"{root}/%2e%2e/jobs"):
         assert browser.get(path).status_code == 404, path
-    answer = browser.get("/", host="hub.example.org")
-    assert answer.headers["location"] == f"{root}/jobs"
+    page = browser.get("/", host="hub.example.org").text
+    for address in re.findall(r'(?:href|src|action|hx-get)="([^"#]*)"', page):
+        assert address.startswith(f"{root}/"), address

@@ -28,8 +28,15 @@ MOST_COMPARED: Final = 12
 Values = Callable[[Request], dict[str, Any]]
 
 
-def evaluation_routes(index: EvaluationIndex, rendering: Rendering) -> list[Route]:
-    """All pages of evaluations but the list of runs. ``rendering`` knows the folder `TEMPLATES`."""
+def evaluation_routes(
+    index: EvaluationIndex,
+    rendering: Rendering,
+    visible: Callable[[Request, KnownRun], bool] = lambda *_: True,
+) -> list[Route]:
+    """All pages of evaluations but the list of runs. ``rendering`` knows the folder `TEMPLATES`.
+
+    ``visible``: whether the sender of a request may see a run; one that may not is told that there is none.
+    """
 
     def route(path: str, template: str, values: Values) -> Route:
         async def page(request: Request) -> Response:
@@ -37,7 +44,7 @@ def evaluation_routes(index: EvaluationIndex, rendering: Rendering) -> list[Rout
                 found = await asyncio.to_thread(values, request)
             except NoSuchPageError as error:
                 run = index.run(request.path_params.get("run", ""))
-                if run is not None:
+                if run is not None and visible(request, run):
                     error.back = WayBack(f"/evaluations/{run.run_id}", "Back to its evaluation")
                 raise
             part = "part" if is_partial(request) else "page"
@@ -45,7 +52,7 @@ def evaluation_routes(index: EvaluationIndex, rendering: Rendering) -> list[Rout
 
         return Route(path, page, methods=["GET"], name=template)
 
-    pages = _Pages(index)
+    pages = _Pages(index, visible)
     benchmark = "/evaluations/{run}/{benchmark}"
     return [
         route("/evaluations/{run}", "evaluation", pages.evaluation),
@@ -56,9 +63,11 @@ def evaluation_routes(index: EvaluationIndex, rendering: Rendering) -> list[Rout
     ]
 
 
-def evaluation_versions(index: EvaluationIndex, topics: Sequence[str]) -> Mapping[str, str]:
-    """The versions of those topics that are runs or comparisons of runs."""
-    runs = index.runs()
+def evaluation_versions(
+    index: EvaluationIndex, topics: Sequence[str], visible: Callable[[KnownRun], bool] = lambda _: True
+) -> Mapping[str, str]:
+    """The versions of those topics that are runs which are visible, or comparisons of runs."""
+    runs = [run for run in index.runs() if visible(run)]
     found = {topic_of(run.run_id): index.version(run) for run in runs if topic_of(run.run_id) in topics}
     return found | {
         topic: f"{index.answers.version}" for topic in topics if topic.startswith(comparison_topic([]))
@@ -68,11 +77,12 @@ def evaluation_versions(index: EvaluationIndex, topics: Sequence[str]) -> Mappin
 class _Pages:
     """The values of each page, from a request."""
 
-    def __init__(self, index: EvaluationIndex) -> None:
+    def __init__(self, index: EvaluationIndex, visible: Callable[[Request, KnownRun], bool]) -> None:
         self._index = index
+        self._visible = visible
 
     def evaluation(self, request: Request) -> dict[str, Any]:
-        run = self._run(request.path_params["run"])
+        run = self._run(request, request.path_params["run"])
         live = self._live(run)
         page = max(1, whole(request.query_params, "tasks") or 1)
         return {**evaluation_values(self._index, run, task_page=page), **live}
@@ -102,15 +112,15 @@ class _Pages:
                 f"A comparison is of two to {MOST_COMPARED} different runs; {len(named)} were chosen. "
                 "Choose them in the list of runs."
             )
-        return comparison_values(self._index, [self._run(name) for name in named])
+        return comparison_values(self._index, [self._run(request, name) for name in named])
 
     def _live(self, run: KnownRun) -> dict[str, str]:
         """What events say of a page: its topic, and the version before anything of it was read."""
         return {"topic": topic_of(run.run_id), "version": self._index.version(run)}
 
-    def _run(self, name: str) -> KnownRun:
+    def _run(self, request: Request, name: str) -> KnownRun:
         found = self._index.run(name)
-        if found is not None:
+        if found is not None and self._visible(request, found):
             return found
         if not self._index.seen_at:
             raise NoSuchPageError("The runs are being read for the first time; try again in a moment.")
@@ -119,7 +129,7 @@ class _Pages:
         )
 
     def _benchmark(self, request: Request) -> tuple[KnownRun, KnownBenchmark]:
-        run, name = self._run(request.path_params["run"]), request.path_params["benchmark"]
+        run, name = self._run(request, request.path_params["run"]), request.path_params["benchmark"]
         benchmark = run.benchmark(name)
         if benchmark is None:
             names = ", ".join(each.name for each in run.benchmarks) or "none"

@@ -71,6 +71,8 @@ class KnownRun:
     folder: Path | None
     copy: bool
     benchmarks: tuple[KnownBenchmark, ...]
+    root: Path | None = None
+    """The named folder in which it was found; ``None``: in the record index."""
 
     @property
     def where(self) -> str:

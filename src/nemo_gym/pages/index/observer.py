@@ -52,10 +52,12 @@ class EvaluationIndex:
         tables: Path | None = None,
         clock: SecondsClock | None = None,
         at_once: bool = False,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """``folders``: run directories and results, or folders with such; ``records``: those of the record
         index too; ``tables``: where tables of rollouts are kept, the user's cache folder unless given;
-        ``at_once``: who asks waits until all was read, for pages that are written as files.
+        ``at_once``: who asks waits until all was read, for pages that are written as files; ``wanted``:
+        whether anybody looks, without whom the threads rest.
         """
         self._places = RunPlaces(folders, records=records)
         self._tables = tables or tables_folder()
@@ -71,6 +73,7 @@ class EvaluationIndex:
         self._closed = False
         self._callbacks: list[Callable[[], None]] = []
         self._at_once = at_once
+        self._is_wanted = wanted
         self.answers = BackgroundAnswers(self._clock, at_once=at_once)
         """Answers that take long."""
         self.problems: tuple[str, ...] = ()
@@ -185,6 +188,9 @@ class EvaluationIndex:
     def _look_at_runs(self) -> None:
         pause = threading.Event()
         while not self._closed:
+            if not self._is_wanted():
+                pause.wait(EVERY)
+                continue
             try:
                 self.observe()
             except Exception as error:  # noqa: BLE001 - the next look may see what this one could not
@@ -197,6 +203,9 @@ class EvaluationIndex:
 
     def _look_at_rollouts(self) -> None:
         while not self._closed:
+            if not self._is_wanted():
+                self._woken.wait(EVERY)
+                continue
             try:
                 whole = self.read_rollouts()
             except Exception as error:  # noqa: BLE001 - the same

@@ -65,6 +65,7 @@ def read_runs(
             record=place.record,
             folder=place.folder,
             copy=place.copy,
+            root=place.root,
             benchmarks=tuple(
                 KnownBenchmark(
                     name=result.benchmark,
@@ -102,5 +103,6 @@ def _of_output(place: PlacedRun, clock: SecondsClock, report: Reporter) -> Known
         record=None,
         folder=place.folder,
         copy=False,
+        root=place.root,
         benchmarks=tuple(known),
     )

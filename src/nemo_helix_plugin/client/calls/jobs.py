@@ -79,7 +79,7 @@ def get_job(*, name: str, workspace: str | None = None) -> JobCall:
 def update_job(
     *, name: str, body: types.UpdateHelixJobRequest | Fields, workspace: str | None = None
 ) -> JobCall:
-    """Change a job's description, or its definition before it has an attempt."""
+    """Change a job's description or tags, or its definition before it has an attempt."""
     return _on_job("PATCH", "", name, workspace, checked(types.UpdateHelixJobRequest, body))
 
 

@@ -119,9 +119,11 @@ def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     )
 
 
-@click.command(short_help="Change a job's description or definition.")
+@click.command(short_help="Change a job's description, tags or definition.")
 @name_argument
-@click.option("--description", metavar="TEXT", help="The new description.")
+@click.option("--description", metavar="TEXT", help="The new description: your note on the job.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Add a tag; can be repeated.")
+@click.option("--remove-tag", "gone", metavar="TAG", multiple=True, help="Remove a tag; can be repeated.")
 @click.option("--spec", type=inputs.JsonObject(), help="The new spec; goes with --platform-spec.")
 @click.option("--platform-spec", type=inputs.JsonObject(), help="The new platform spec; goes with --spec.")
 @inputs.input_options
@@ -131,18 +133,21 @@ def update(
     flags: GlobalFlags,
     name: str,
     description: str | None,
+    tags: tuple[str, ...],
+    gone: tuple[str, ...],
     spec: dict[str, Any] | None,
     platform_spec: dict[str, Any] | None,
     input_file: str | None,
     input_data: str | None,
 ) -> None:
-    """Change the description of a job, or its definition as long as it has no attempt."""
+    """Change the description or the tags of a job, or its definition as long as it has no attempt."""
     from nemo_helix_plugin.jobs.types import UpdateHelixJobRequest
 
-    given = {"description": description, "spec": spec, "platform_spec": platform_spec}
+    changes = {"add": list(tags), "remove": list(gone)} if tags or gone else None
+    given = {"description": description, "tags": changes, "spec": spec, "platform_spec": platform_spec}
     found = inputs.body(input_file, input_data, given)
     if not found:
-        raise click.UsageError("There is nothing to change; give --description, for one.")
+        raise click.UsageError("There is nothing to change; give --description or --tag, for one.")
     _act(
         CommandContext(flags),
         "jobs.update_job",

@@ -19,7 +19,7 @@ _COMMANDS = {
     "control": Lazy(f"{_HERE}.actions:control", "Change how long a paused job keeps its storage."),
     "cancel": Lazy(f"{_HERE}.actions:cancel", "End a job for good."),
     "delete": Lazy(f"{_HERE}.actions:delete", "Remove a job that has ended, and what it left."),
-    "update": Lazy(f"{_HERE}.actions:update", "Change a job's description or definition."),
+    "update": Lazy(f"{_HERE}.actions:update", "Change a job's description, tags or definition."),
     "get-logs": Lazy(f"{_HERE}.logs:get_logs", "A job's log, page by page."),
     "tail": Lazy(f"{_HERE}.logs:tail", "The last lines of a job's log."),
     "attempts": Lazy(f"{_HERE}.attempts:attempts", "The runs of a job; reruns make new ones."),
