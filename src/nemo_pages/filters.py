@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,10 @@ NOTHING = Markup('<span class="nothing" aria-hidden="true">&ndash;</span><span c
 """What is shown for a value that does not exist."""
 
 
+_EXPONENT = re.compile(r"e([+-])0*(\d+)$")
+"""People write ``3e-5``, not ``3e-05``."""
+
+
 def number(value: float | None, digits: int = 3) -> str | Markup:
     """A number with thousands separators, or with so many significant digits."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -27,8 +32,12 @@ def number(value: float | None, digits: int = 3) -> str | Markup:
         return f"{int(value):,}".replace("-", "\u2212")
     if math.isinf(value):
         return "\u221e" if value > 0 else "\u2212\u221e"
-    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else _short(f"{value:.{digits}g}")
     return text.replace("-", "\u2212")
+
+
+def _short(text: str) -> str:
+    return _EXPONENT.sub(lambda found: f"e{found[1].replace('+', '')}{found[2]}", text)
 
 
 def percent(value: float | None, digits: int = 1) -> str | Markup:

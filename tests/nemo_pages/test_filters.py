@@ -13,7 +13,7 @@ from nemo_pages import filters
     ("value", "text"),
     [
         *((0, "0"), (1234567, "1,234,567"), (3.0, "3"), (0.41234, "0.412"), (12345.6, "12,346")),
-        *((-2.5, "\u22122.5"), (3e-05, "3e\u221205"), (math.inf, "\u221e")),
+        *((-2.5, "\u22122.5"), (3e-05, "3e\u22125"), (math.inf, "\u221e")),
     ],
 )
 def test_numbers_have_few_digits_and_a_true_minus(value, text):
