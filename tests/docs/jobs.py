@@ -50,6 +50,10 @@ def run_the_service(page: Page) -> None:
     del page.environ["NHX_DATA_DIR"]
     page.run()
     assert page.said.count("/pages/enter?code=") == 2
+    worlds.job(page, worlds.training("tune"), "active")
+    page.run()
+    assert "first try" in page.said
+    page.save("evaluations.yaml")
     page.save("pages.yaml")
     worlds.jobs_service(page, "--settings", "pages.yaml", "--data-dir", "behind-a-proxy", context=False)
     page.run()

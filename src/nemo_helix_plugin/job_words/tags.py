@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 FIELD = "tags"
-"""Key of ``custom_fields``: a list of texts. A filter finds them: ``custom_fields.tags$contains``."""
+"""Key of ``custom_fields``: a list of texts."""
 MOST = 50
 
 
 def tags_of(custom_fields: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The tags among the custom fields of a job; what is no text is passed over."""
+    """The tags among the custom fields of a job; what is not a text is passed over."""
     found = (custom_fields or {}).get(FIELD)
     return tuple(tag for tag in found if isinstance(tag, str) and tag) if isinstance(found, list) else ()
 

@@ -20,18 +20,18 @@ from nemo_gym.pages.run_observer import show_evaluations
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.settings import PagesSettings
-from nemo_pages.runs.sight import RunSight
 from nemo_pages.runs.table import RunTable
+from nemo_pages.runs.visibility import RunVisibility
 from nemo_runs.clock import Clock
 
-RESTS_AFTER: Final = 600.0
+IDLE_AFTER: Final = 600.0
 """Seconds after which nobody is taken to look any more."""
 
 
-def sight_of(caller: Caller) -> RunSight:
+def visibility_of(caller: Caller) -> RunVisibility:
     """Which runs a caller may see: what belongs to no workspace only an admin of the whole service."""
     is_admin = caller.workspace is None and caller.role == Role.ADMIN
-    return RunSight(workspace=caller.workspace, unassigned=is_admin)
+    return RunVisibility(workspace=caller.workspace, unassigned=is_admin)
 
 
 class ServiceEvaluations:
@@ -56,7 +56,7 @@ class ServiceEvaluations:
 
     def may_see(self, caller: Caller, run: KnownRun) -> bool:
         """Whether a caller may see a run."""
-        return sight_of(caller).includes(self.workspace_of(run))
+        return visibility_of(caller).includes(self.workspace_of(run))
 
     def is_visible(self, request: Request, run: KnownRun) -> bool:
         """The same of who sent a request that was let through."""
@@ -78,4 +78,4 @@ class ServiceEvaluations:
         self.index.close()
 
     def _is_wanted(self) -> bool:
-        return self._wanted_at is not None and self._clock.monotonic() - self._wanted_at <= RESTS_AFTER
+        return self._wanted_at is not None and self._clock.monotonic() - self._wanted_at <= IDLE_AFTER

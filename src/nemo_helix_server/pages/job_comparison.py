@@ -23,7 +23,7 @@ from nemo_pages.runs.rows import RunRow
 from nemo_runs.clock import SECOND
 
 MOST: Final = 8
-"""Jobs on one page: as many lines can be told apart."""
+"""Jobs on one page: as many lines are distinguishable."""
 MOST_CHARTS: Final = 12
 Record = Mapping[str, Any]
 

@@ -32,12 +32,12 @@ _LOG = logging.getLogger(__name__)
 SOURCE: Final = "jobs"
 EVERY: Final = 2.0
 """Seconds between two looks."""
-RESTS_AFTER: Final = 600.0
+IDLE_AFTER: Final = 600.0
 """Seconds after which nobody is taken to look any more."""
-PATIENCE: Final = 0.3
+FIRST_WAIT: Final = 0.3
 """Seconds that the first page waits for the first look, which is enough for some thousand jobs."""
 _AT_ONCE: Final = 300
-_BREATH: Final = 0.02
+_PAUSE: Final = 0.02
 """Seconds left to requests between two parts of the first look."""
 _RUNNING = Compare(
     "status", Operator.IN, tuple(status.value for status in HelixJobStatus if status.holds_workload)
@@ -73,15 +73,15 @@ class JobObserver:
     def wanted(self) -> None:
         """Somebody looks: begin, or go on; the first one waits a moment for the first look."""
         with self._lock:
-            rested = self._is_resting()
+            idle = self._is_idle()
             self._wanted_at = self.clock.monotonic()
-            if rested:
+            if idle:
                 self._looked.clear()
                 self._woken.set()
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name="pages-jobs", daemon=True)
                 self._thread.start()
-        self._looked.wait(PATIENCE)
+        self._looked.wait(FIRST_WAIT)
 
     def close(self) -> None:
         """End the looking."""
@@ -113,10 +113,10 @@ class JobObserver:
                 self.table.observed(SourceState(SOURCE, self.clock.now() / SECOND, said))
             self._looked.set()
             self._woken.clear()
-            self._woken.wait(None if self._is_resting() else EVERY)
+            self._woken.wait(None if self._is_idle() else EVERY)
 
-    def _is_resting(self) -> bool:
-        return self._wanted_at is None or self.clock.monotonic() - self._wanted_at > RESTS_AFTER
+    def _is_idle(self) -> bool:
+        return self._wanted_at is None or self.clock.monotonic() - self._wanted_at > IDLE_AFTER
 
     def _first_look(self) -> None:
         """All jobs, in parts, so that requests get their turn; what changes meanwhile the next look sees."""
@@ -132,7 +132,7 @@ class JobObserver:
                 self._whole = True
                 return
             place = ListPlace(found[-1].created_at, found[-1].id)
-            self._woken.wait(_BREATH)
+            self._woken.wait(_PAUSE)
 
     def _changed(self, reader: StoreReader) -> Iterator[Job]:
         """Jobs whose status, description or the like has changed, and those that run."""

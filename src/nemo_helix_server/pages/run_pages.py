@@ -14,7 +14,7 @@ from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.pages import rows
-from nemo_helix_server.pages.evaluations import ServiceEvaluations, sight_of
+from nemo_helix_server.pages.evaluations import ServiceEvaluations, visibility_of
 from nemo_helix_server.pages.guard import AsyncEndpoint, PageGuard, PageVisit
 from nemo_helix_server.pages.job_observer import JobObserver
 from nemo_helix_server.settings import PagesSettings
@@ -52,7 +52,7 @@ class RunObservers:
         if TOPIC not in topics:
             return found
         self.wanted()
-        return {**found, TOPIC: self.table.version_for(sight_of(caller))}
+        return {**found, TOPIC: self.table.version_for(visibility_of(caller))}
 
     def close(self) -> None:
         """End the reading."""
@@ -82,7 +82,7 @@ class RunPages:
 
         def runs(visit: PageVisit) -> Response:
             self.observers.wanted()
-            return page.answer(visit.request, sight_of(visit.caller))
+            return page.answer(visit.request, visibility_of(visit.caller))
 
         evaluations = self.observers.evaluations
         found = evaluation_routes(evaluations.index, self.rendering, evaluations.is_visible)

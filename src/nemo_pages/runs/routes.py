@@ -17,9 +17,9 @@ from nemo_pages.errors import ViewError
 from nemo_pages.links import query_text
 from nemo_pages.rendering import Rendering, frame_of, is_partial
 from nemo_pages.runs.rows import RunKind, RunRow, StateGroup
-from nemo_pages.runs.sight import EVERYTHING, RunSight
 from nemo_pages.runs.table import RunTable
 from nemo_pages.runs.view import COLUMNS, SIZES, SORTS, VALUE, RunsView
+from nemo_pages.runs.visibility import EVERYTHING, RunVisibility
 
 FORM = "view"
 """The id of the form that makes views; scripts name it in what they ask for."""
@@ -56,20 +56,21 @@ class RunsPage:
     completed: Callable[[Sequence[RunRow]], Sequence[RunRow]] = tuple
     """The rows of a page with what is looked up for these alone."""
 
-    def answer(self, request: Request, sight: RunSight = EVERYTHING, **values: Any) -> Response:
+    def answer(self, request: Request, visibility: RunVisibility = EVERYTHING, **values: Any) -> Response:
         """The page, or for a script the list alone; raises `ViewError`."""
         view = RunsView.read(request.query_params)
-        version = self.table.version_for(sight)  # before the rows: what changes meanwhile is asked for again
+        # before the rows: what changes meanwhile is asked for again
+        version = self.table.version_for(visibility)
         template = "runs/list.html" if is_partial(request) else "runs/page.html"
-        found = self._values(view, sight)
+        found = self._values(view, visibility)
         answer = self.rendering.page(request, template, version=version, **found, **values)
         if request.headers.get("hx-trigger") == FORM:
             header = "hx-replace-url" if _types_on(request, view) else "hx-push-url"
             answer.headers[header] = frame_of(request).links.url("/", view.query())
         return answer
 
-    def _values(self, view: RunsView, sight: RunSight) -> dict[str, Any]:
-        answer = self.table.answer(view, sight)
+    def _values(self, view: RunsView, visibility: RunVisibility) -> dict[str, Any]:
+        answer = self.table.answer(view, visibility)
         return {
             "view": view,
             "answer": replace(answer, rows=tuple(self.completed(answer.rows))),
@@ -77,8 +78,8 @@ class RunsPage:
             "first": (view.page - 1) * view.size + 1,
             "columns": [(name, COLUMNS.get(name, name.removeprefix(VALUE))) for name in view.columns],
             "all_columns": list(COLUMNS.items()),
-            "value_names": self.table.value_names(sight),
-            "tags": self.table.tags(sight),
+            "value_names": self.table.value_names(visibility),
+            "tags": self.table.tags(visibility),
             "sorts": SORTS,
             "sizes": SIZES,
             "groups": list(StateGroup),

@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from nemo_pages.runs.rows import RunRow, StateGroup
-from nemo_pages.runs.sight import ALL_ROWS, EVERYTHING, RunSight
 from nemo_pages.runs.view import VALUE, RunsView
+from nemo_pages.runs.visibility import ALL_ROWS, EVERYTHING, RunVisibility
 
 Found = TypeVar("Found")
 _SCHEMA: Final = """
@@ -100,7 +100,7 @@ class RunTable:
         """Of the rows of each workspace."""
         self._said = 0
         """Changes with what observers say of themselves."""
-        self._known: dict[tuple[str, RunSight], tuple[str, Any]] = {}
+        self._known: dict[tuple[str, RunVisibility], tuple[str, Any]] = {}
         """Answers that take long among very many rows, each with the version that it is of."""
 
     @property
@@ -108,9 +108,9 @@ class RunTable:
         """Changes whenever a row or what an observer says of itself does, but not with its time alone."""
         return self.version_for(EVERYTHING)
 
-    def version_for(self, sight: RunSight) -> str:
+    def version_for(self, visibility: RunVisibility) -> str:
         """The same of the rows that somebody sees, and it says nothing of others."""
-        seen = sum(number for name, number in self._versions.copy().items() if sight.includes(name))
+        seen = sum(number for name, number in self._versions.copy().items() if visibility.includes(name))
         return f"{seen}-{self._said}"
 
     def put(self, source: str, rows: Iterable[RunRow], *, complete: bool = False) -> None:
@@ -149,51 +149,73 @@ class RunTable:
         found = self._read("SELECT content FROM document JOIN run USING (id) WHERE key = ?", (key,))
         return RunRow.load(orjson.loads(found[0][0])) if found else None
 
-    def tags(self, sight: RunSight = EVERYTHING) -> list[tuple[str, int]]:
+    def tags(self, visibility: RunVisibility = EVERYTHING) -> list[tuple[str, int]]:
         """Tags and how many rows have each, the most frequent first."""
 
         def found() -> list[tuple[str, int]]:
-            where, values = sight.condition()
+            where, values = visibility.condition()
             rows = "tag" if where == ALL_ROWS else f"tag JOIN run USING (id) WHERE {where}"
             statement = f"SELECT tag, count(*) FROM {rows} GROUP BY tag ORDER BY 2 DESC, 1 LIMIT ?"  # noqa: S608
             return [(str(tag), int(count)) for tag, count in self._read(statement, (*values, MOST_TAGS))]
 
-        return self._kept("tags", sight, found)
+        return self._kept("tags", visibility, found)
 
-    def value_names(self, sight: RunSight = EVERYTHING) -> list[str]:
+    def value_names(self, visibility: RunVisibility = EVERYTHING) -> list[str]:
         """Names of values that any row ever had, sorted."""
-        where, values = sight.condition()
+        where, values = visibility.condition()
         statement = f"SELECT DISTINCT name FROM value_name WHERE {where} ORDER BY name"  # noqa: S608
         return [str(name) for (name,) in self._read(statement, values)]
 
-    def answer(self, view: RunsView, sight: RunSight = EVERYTHING) -> RunsAnswer:
+    def answer(self, view: RunsView, visibility: RunVisibility = EVERYTHING) -> RunsAnswer:
         """The rows of a view that somebody sees; a page behind the last one is empty."""
-        where, values = _where(view, sight)
-        groups = f" AND state_group IN ({', '.join('?' * len(view.groups))})" if view.groups else ""
-        order, order_values = _order(view)
-        rows = self._read(
-            f"SELECT id FROM run WHERE {where}{groups} {order} LIMIT ? OFFSET ?",  # noqa: S608 - placeholders
-            (*values, *view.groups, *order_values, view.size, (view.page - 1) * view.size),
-        )
-        documents = self._documents([number for (number,) in rows])
-        seen = sight.condition()
-        everything = self._kept("counts", sight, lambda: self._group_counts(*seen))
-        counts = everything if (where, values) == seen else self._group_counts(where, values)
+        where, values = _where(view, visibility)
+        seen = visibility.condition()
+        everything = self._kept("counts", visibility, lambda: self._group_counts(*seen))
+        if (where, values) == seen:
+            counts, numbers = everything, self._numbers(view, where, values)
+        else:
+            counts, numbers = self._counts_and_numbers(view, where, values)
         chosen = view.groups or tuple(StateGroup)
         return RunsAnswer(
-            rows=tuple(documents),
+            rows=tuple(self._documents(numbers)),
             total=sum(counts.get(group, 0) for group in chosen),
             counts={group: counts.get(group, 0) for group in StateGroup},
             everything=sum(everything.values()),
-            sources=tuple(_told(source, sight) for source in self._sources.values()),
+            sources=tuple(_reported(source, visibility) for source in self._sources.values()),
         )
 
-    def _kept(self, what: str, sight: RunSight, find: Callable[[], Found]) -> Found:
+    def _numbers(self, view: RunsView, where: str, values: Sequence[str]) -> list[int]:
+        """The rows of a view's page, in their order."""
+        order, order_values = _order(view)
+        statement = f"SELECT id FROM run WHERE {where}{_in_groups(view)} {order} LIMIT ? OFFSET ?"  # noqa: S608
+        given = (*values, *view.groups, *order_values, view.size, (view.page - 1) * view.size)
+        return [number for (number,) in self._read(statement, given)]
+
+    def _counts_and_numbers(
+        self, view: RunsView, where: str, values: Sequence[str]
+    ) -> tuple[dict[str, int], list[int]]:
+        """The same and the rows of each group of states: what words leave is looked for once for both."""
+        order, order_values = _order(view)
+        column = view.sorted_by if view.sorted_by in _SORTED else "submitted"
+        statement = f"""
+            WITH run AS MATERIALIZED (
+                SELECT id, state_group, rank, state, {column} FROM main.run AS run WHERE {where}
+            )
+            SELECT 0, state_group, count(*) FROM run GROUP BY state_group
+            UNION ALL
+            SELECT * FROM (SELECT 1, id, 0 FROM run WHERE 1{_in_groups(view)} {order} LIMIT ? OFFSET ?)
+        """  # noqa: S608 - placeholders, and names of our own columns
+        given = (*values, *view.groups, *order_values, view.size, (view.page - 1) * view.size)
+        found = self._read(statement, given)
+        counts = {str(group): int(count) for kind, group, count in found if kind == 0}
+        return counts, [number for kind, number, _ in found if kind == 1]
+
+    def _kept(self, what: str, visibility: RunVisibility, find: Callable[[], Found]) -> Found:
         """An answer that is found again only once the rows have changed."""
-        version = self.version_for(sight)
-        known = self._known.get((what, sight))
+        version = self.version_for(visibility)
+        known = self._known.get((what, visibility))
         if known is None or known[0] != version:
-            known = self._known[what, sight] = (version, find())
+            known = self._known[what, visibility] = (version, find())
         found: Found = known[1]
         return found
 
@@ -241,11 +263,13 @@ class RunTable:
             self._database.execute(f"DELETE FROM {part} WHERE id = ?", (number,))  # noqa: S608 - constants
 
 
-def _told(source: SourceState, sight: RunSight) -> SourceState:
+def _reported(source: SourceState, visibility: RunVisibility) -> SourceState:
     """What an observer says to somebody: problems name what only those may know who see everything."""
-    if not source.problem or sight == EVERYTHING:
+    if not source.problem or visibility == EVERYTHING:
         return source
-    return replace(source, problem=f"A part of the {source.name} cannot be read; an admin is told which.")
+    return replace(
+        source, problem=f"A part of the {source.name} cannot be read; an admin of the service sees which."
+    )
 
 
 def _cells(source: str, row: RunRow) -> tuple[object, ...]:
@@ -271,8 +295,16 @@ def _cells(source: str, row: RunRow) -> tuple[object, ...]:
     )
 
 
-def _where(view: RunsView, sight: RunSight) -> tuple[str, list[str]]:
-    seen, values = sight.condition()
+_SORTED: Final = frozenset({"name", "progress", "measure", "cost", "submitted", "changed"})
+"""Columns of the table that a view can be sorted by."""
+
+
+def _in_groups(view: RunsView) -> str:
+    return f" AND state_group IN ({', '.join('?' * len(view.groups))})" if view.groups else ""
+
+
+def _where(view: RunsView, visibility: RunVisibility) -> tuple[str, list[str]]:
+    seen, values = visibility.condition()
     parts = [seen] if seen != ALL_ROWS else []
     if view.kinds:
         parts.append(f"kind IN ({', '.join('?' * len(view.kinds))})")

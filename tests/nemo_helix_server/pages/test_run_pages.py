@@ -119,6 +119,8 @@ def test_the_list_follows_jobs_through_changes_and_deletion(shown):
     shown.happen("our-job", StatusEvent.ACCEPTED, StatusEvent.STARTED)
     changed = {"description": "try two", "tags": {"add": ["baseline"]}}
     assert shown.client().request("PATCH", f"{JOBS}/our-job", json=changed).status_code == 200
+    query = {"filter": '{"custom_fields.tags": {"$contains": "baseline"}}'}
+    assert [job["name"] for job in shown.client().get(JOBS, params=query).json()["data"]] == ["our-job"]
     look(shown)
     page = browser.get("/?q=our-job&column=state&column=tags&column=note&column=value:spec.model").text
     assert "pending" in text_of(page) or "active" in text_of(page)

@@ -35,7 +35,7 @@ def evaluation_routes(
 ) -> list[Route]:
     """All pages of evaluations but the list of runs. ``rendering`` knows the folder `TEMPLATES`.
 
-    ``visible``: whether the sender of a request may see a run; one that may not is told that there is none.
+    ``visible``: whether the sender of a request may see a run; for others there is no such run.
     """
 
     def route(path: str, template: str, values: Values) -> Route:

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class RunSight:
+class RunVisibility:
     """Of whom a list is: each row belongs to a workspace, or to the whole service."""
 
     workspace: str | None = None
@@ -31,5 +31,5 @@ class RunSight:
 
 ALL_ROWS: Final = "1"
 """The condition that every row meets."""
-EVERYTHING: Final = RunSight()
-"""The sight of who may see every row."""
+EVERYTHING: Final = RunVisibility()
+"""Of who may see every row."""
