@@ -78,8 +78,8 @@ def test_evaluations_and_jobs_are_one_list_from_which_jobs_are_compared(bench, p
     served = serve(unstarted(bench.application))
     sessions = bench.service.page_sessions
     grant = PageGrant(name="ann", role="operate", workspace="default")
-    cookie = {"name": sessions.cookie, "value": sessions.begin(grant), "url": served.address}
-    page.context.add_cookies([cookie])
+    value = sessions.begin(grant)
+    page.context.add_cookies([{"name": sessions.cookie, "value": value, "url": served.address}])
     observers = bench.service.pages.observers
     observers.jobs.look()
     look_again(observers.evaluations.index)
