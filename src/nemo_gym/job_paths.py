@@ -431,6 +431,11 @@ class RunPaths:
         return self.run_dir / ".gym_fetched.json"
 
     @property
+    def annotations(self) -> Path:
+        """Tags and a note that people gave the run."""
+        return self.run_dir / "gym-annotations.json"
+
+    @property
     def slots(self) -> Path:
         """Who of this submission's jobs of the `local` executor may work."""
         return self.run_dir / ".slots"
@@ -461,6 +466,11 @@ def gym_copies(output_path: Path) -> Path:
 def job_index() -> Path:
     """The folder of this user's submissions from this machine: a cache; records stay in run directories."""
     return homes.base("XDG_CACHE_HOME", ".cache", os.environ) / "nemo-gym" / "jobs"
+
+
+def index_annotations(gym_job_id: str) -> Path:
+    """Tags and note of a submission whose run directory is on another machine; no record, by its ending."""
+    return job_index() / f"{gym_job_id}.annotations"
 
 
 def index_entry(gym_job_id: str) -> Path:

@@ -38,6 +38,7 @@ _JOB = {
     "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
     "export": Lazy("nemo_gym.cli.job.export:export", "Write results in another program's format."),
     "share": Lazy("nemo_gym.cli.job.share:share", "Pack a run with a report, as one file to send."),
+    "tag": Lazy("nemo_gym.cli.job.tag:tag", "Give a run tags and a note."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.status.report import FRESH
 from nemo_gym.pages.evaluations.evaluation_view import seconds_of
 from nemo_gym.pages.evaluations.state_groups import group_of
@@ -40,9 +41,14 @@ def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
         changed_at=None if said_ago is None else now - said_ago,
         seen_at=None if age is None or age < FRESH else now - age,
         silent=status.silent if status is not None else "",
-        tags=tuple(f"{name}={value}" for name, value in record.labels.items()) if record is not None else (),
+        tags=tuple(dict.fromkeys([*run.annotations.tags, *_labels(record)])),
+        note=run.annotations.note,
         values=_values(run, known),
     )
+
+
+def _labels(record: SubmissionRecord | None) -> list[str]:
+    return [f"{name}={value}" for name, value in record.labels.items()] if record is not None else []
 
 
 def _measure(known: KnownBenchmark) -> Measure | None:

@@ -11,9 +11,11 @@ import click
 
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
+from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+    from nemo_gym.orchestration.records.run_annotations import Annotations
 
 _COLUMNS = ("ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS")
 
@@ -37,7 +39,8 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
 
     records = index.newest(limit=limit, labels=labels, report=report)
     if as_json:
-        document = {"schema_version": 1, "submissions": [record.to_json() for record in records]}
+        shown = [{**record.to_json(), **_annotations(record).to_json()} for record in records]
+        document = {"schema_version": 1, "submissions": shown}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
     if not records and labels:
@@ -47,8 +50,22 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
         report("no submissions here; `gym eval submit -c FILE` makes one.")
         return 0
     rows = [_row(record) for record in records]
-    click.echo(table(_COLUMNS, rows, terminal_width()))
+    tags = [" ".join(_annotations(record).tags) for record in records]
+    columns = (*_COLUMNS, "TAGS") if any(tags) else _COLUMNS
+    if any(tags):
+        rows = [[*row, its] for row, its in zip(rows, tags, strict=True)]
+    click.echo(table(columns, rows, terminal_width()))
     return 0
+
+
+def _annotations(record: SubmissionRecord) -> Annotations:
+    from nemo_gym.orchestration.records import run_annotations
+
+    try:
+        return run_annotations.read(run_annotations.file_of(record))
+    except GymError as error:
+        click.echo(f"gym: {error}", err=True)
+        return run_annotations.Annotations()
 
 
 def _row(record: SubmissionRecord) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records.run_annotations import Annotations
 from nemo_gym.orchestration.results.scores import BenchmarkResult
 from nemo_gym.orchestration.status.report import BenchmarkStatus, SubmissionStatus
 
@@ -73,6 +74,8 @@ class KnownRun:
     benchmarks: tuple[KnownBenchmark, ...]
     root: Path | None = None
     """The named folder in which it was found; ``None``: in the record index."""
+    annotations: Annotations = field(default_factory=Annotations)
+    """Tags and note that people gave it."""
 
     @property
     def where(self) -> str:

@@ -6,8 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, RolloutPaths
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records import run_annotations
 from nemo_gym.orchestration.records.index import Reporter
+from nemo_gym.orchestration.records.run_annotations import Annotations
 from nemo_gym.orchestration.results import scores
 from nemo_gym.orchestration.status.gather import gather
 from nemo_gym.orchestration.status.last_status import LastStatus
@@ -24,6 +28,7 @@ def fingerprint(place: PlacedRun) -> Fingerprint:
     """Changes when a file changes that the state of a run depends on; found by a few looks at folders."""
     watched: list[Path] = []
     if place.record is not None:
+        watched.append(run_annotations.file_of(place.record))
         for entry in place.record.benchmarks:
             job = JobPaths(Path(entry.job_dir))
             watched += [job.job_dir, job.links, job.resubmissions, *_watched(job.rollouts)]
@@ -66,6 +71,7 @@ def read_runs(
             folder=place.folder,
             copy=place.copy,
             root=place.root,
+            annotations=_annotations(place.record, report),
             benchmarks=tuple(
                 KnownBenchmark(
                     name=result.benchmark,
@@ -77,6 +83,14 @@ def read_runs(
                 for result in results
             ),
         )
+
+
+def _annotations(record: SubmissionRecord, report: Reporter) -> Annotations:
+    try:
+        return run_annotations.read(run_annotations.file_of(record))
+    except GymError as error:
+        report(str(error))
+        return Annotations()
 
 
 def _of_output(place: PlacedRun, clock: SecondsClock, report: Reporter) -> KnownRun:
