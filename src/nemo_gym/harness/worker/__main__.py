@@ -69,8 +69,10 @@ class OpenTask:
         count = 0
         with Path(output).open("w", encoding="utf-8") as file:
             for row in building.rows(tasks, self._settings):
-                file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+                text = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+                _written(lambda text=text: file.write(text), output)  # type: ignore[misc]
                 count += 1
+            _written(file.flush, output)
         repeats = building.repeats_of(tasks)
         return {"rows": count, "repeats": repeats, "versions": self._versions(tasks), "nltk": nltk}
 
@@ -120,6 +122,13 @@ class OpenTask:
         if task not in graders:
             raise CannotRunError(f"its rows are of a task {task}, which it does not have any more")
         return graders[task]
+
+
+def _written(write: Callable[[], object], path: str) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise CannotRunError(f"its rows cannot be written to {path} ({error.strerror})") from None
 
 
 def serve(lines: Iterable[str], write: Callable[[str], object]) -> None:

@@ -34,7 +34,7 @@ def write_share(outputs: Sequence[ExportedOutput], path: Path) -> None:
         with archive.open(REPORT, "w", force_zip64=True) as report:
             for piece in report_page(outputs):
                 report.write(piece.encode())
-        with tempfile.TemporaryDirectory(prefix="gym-") as folder:
+        with tempfile.TemporaryDirectory(prefix="gym-", dir=path.parent) as folder:
             rows = Path(folder) / ROWS
             write_csv(outputs, rows, formulas=False)
             archive.write(rows, ROWS)

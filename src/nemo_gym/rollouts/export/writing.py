@@ -60,16 +60,17 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
     if request.python is not None and form not in ("wandb", "mlflow"):
         raise UsageError("--python is for --to wandb and --to mlflow alone.")
     path = (request.path or Path(_file_name(Path(outputs[0].run).name, form))).absolute()
-    _remove_unfinished(path)
-    if os.path.lexists(path):
-        raise _there_already(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if form in ("wandb", "mlflow"):  # their files name the folder that they are in
-        return _written_in_place(outputs, request, path)
-    with _folder_beside(path) as made:
-        target = made / path.name
-        _write(outputs, request, target)
-        _move(target, path)
+    with disk.full_disk_named(path):
+        _remove_unfinished(path)
+        if os.path.lexists(path):
+            raise _there_already(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if form in ("wandb", "mlflow"):  # their files name the folder that they are in
+            return _written_in_place(outputs, request, path)
+        with _folder_beside(path) as made:
+            target = made / path.name
+            _write(outputs, request, target)
+            _move(target, path)
     return path
 
 

@@ -190,6 +190,25 @@ def test_a_removal_that_broke_off_is_taken_up_again(world: World) -> None:
     assert not index_entry(record.gym_job_id).exists()
 
 
+@pytest.mark.parametrize("broke_off", [False, True])
+def test_a_run_that_was_moved_behind_a_link_goes_with_the_link(
+    world: World, tmp_path: Path, broke_off: bool
+) -> None:
+    record = world.add()
+    run_dir, big = Path(record.run_dir), tmp_path / "big"
+    run_dir.rename(big)
+    (tmp_path / "mine").write_text("kept")
+    (big / "artifacts").mkdir()
+    (big / "artifacts" / "data").symlink_to(tmp_path / "mine")
+    (Path(doomed_name(record)) if broke_off else run_dir).symlink_to(big)
+    [found] = world.look(record)
+    assert found.size > 40
+    delete(found, world.hosts)
+    assert [path.name for path in run_dir.parent.iterdir()] == []
+    assert (big.exists(), (tmp_path / "mine").read_text()) == (False, "kept")
+    assert not index_entry(record.gym_job_id).exists()
+
+
 def test_a_run_whose_folder_is_gone_is_only_forgotten(world: World, tmp_path: Path) -> None:
     record = replace(world.add(), run_dir=str(tmp_path / "nowhere" / "gym-job-1"), benchmarks=())
     (found,) = world.look(record)

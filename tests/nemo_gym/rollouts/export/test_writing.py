@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.nemo_gym.rollouts.export.outputs import exported
+from tests.small_disk import fill, small_disk
 
 from nemo_gym.errors import GymError, UsageError
 from nemo_gym.rollouts.export import tracker_process, trackers, writing
 from nemo_gym.rollouts.export.writing import ExportRequest, write_export
+from nemo_runs.errors import DiskFullError
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,17 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path, form: str) -> None:
     with pytest.raises(GymError):
         write_export([output], ExportRequest(form=form, path=into / "x"))
     assert list(into.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["csv", "lm-eval", "share"])
+def test_a_full_disk_is_named_and_nothing_is_left_on_it(tmp_path: Path, form: str) -> None:
+    output = exported(tmp_path / "run")
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        fill(disk)
+        with pytest.raises(DiskFullError, match=rf"{disk / 'x'}.*[Nn]o space"):
+            write_export([output], ExportRequest(form=form, path=disk / "x"))
+        assert [path.name for path in disk.iterdir()] == ["ballast"]
 
 
 def test_what_a_killed_export_has_left_is_removed_by_the_next_one_and_what_is_being_written_stays(
