@@ -19,6 +19,7 @@ from nemo_gym.pages.index.known_runs import KnownRun
 from nemo_gym.pages.index.observer import EvaluationIndex
 from nemo_gym.pages.run_observer import show_evaluations
 from nemo_gym.pages.viewing import ViewAccess, view_application
+from nemo_gym.reports import to_stderr
 from nemo_gym.rollouts.output.manifest import load_manifest
 from nemo_pages.runs.table import RunTable
 from nemo_runs.addresses import is_loopback
@@ -65,6 +66,8 @@ def write(folders: Sequence[Path], target: Path) -> None:
     show_evaluations(index, table)
     index.observe()
     write_files(view_application(table, index), target, list(_unpublished(index.runs())))
+    for problem in index.problems:
+        to_stderr(problem)
 
 
 def _unpublished(runs: Sequence[KnownRun]) -> Iterator[str]:

@@ -14,6 +14,8 @@ from nemo_runs.errors import DiskFullError
 
 CHUNK = 1 << 20
 """Bytes to read or copy at once."""
+LARGEST_DOCUMENT = 256 << 20
+"""Bytes of a file that is read as a whole."""
 
 NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV},
@@ -34,6 +36,27 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def regular(path: str, flags: int) -> int:
+    """The ``opener`` for files of a folder that others may write to: it waits for nothing that is no file.
+
+    Raises `OSError` for a pipe, a device or a socket, which could be read for ever.
+    """
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is not a regular file", path)
+
+
+def read_document(path: Path) -> bytes:
+    """A small file of a folder that others may write to. Raises `OSError`, also for one of gigabytes."""
+    with open(path, "rb", opener=regular) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST_DOCUMENT:
+            raise OSError(errno.EINVAL, f"it has more than {LARGEST_DOCUMENT:,} bytes", str(path))
+        return file.read()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from nemo_runs.durable.adoption import AdoptedRows, adopt_rows
-from nemo_runs.durable.disk import NO_HARD_LINKS, sync_folder, temporary_beside, write_new
+from nemo_runs.durable.disk import NO_HARD_LINKS, read_document, sync_folder, temporary_beside, write_new
 from nemo_runs.durable.rows import RowAppender, TornTail, read_lines, repair_tail
 from nemo_runs.errors import DiskFullError
 
@@ -22,6 +22,7 @@ __all__ = [
     "TornTail",
     "adopt_rows",
     "create_file",
+    "read_document",
     "read_lines",
     "repair_tail",
     "replace_file",

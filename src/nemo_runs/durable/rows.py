@@ -40,7 +40,7 @@ def read_lines(path: Path, *, chunk: int = disk.CHUNK) -> Iterator[bytes]:
 
 def read_pieces(path: Path, *, chunk: int = disk.CHUNK) -> Iterator[tuple[bytes, bool]]:
     """Yield ``(row, True)`` for each row and, where a tail without a newline is left, ``(tail, False)``."""
-    with path.open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=disk.regular) as file:
         unfinished: list[bytes] = []
         while block := file.read(chunk):
             lines = block.split(b"\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,17 @@ def test_rollouts_that_must_stay_unpublished_are_left_out(
     pages = written(tmp_path, name, reason=reason)
     assert "Rollouts of" in pages
     assert ("Prompt as sent" in pages) is (reason is None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["coverage", "manifest", "progress", "failures", "output"])
+def test_pages_wait_for_no_pipe_in_a_folder_of_others(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_evaluation(tmp_path / "runs" / "good", [1.0, 0.0])
+    pipe: Path = getattr(write_evaluation(tmp_path / "runs" / "odd", [1.0, 0.0]), file)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    serving.write([tmp_path / "runs"], tmp_path / "pages")
+    assert "good" in (tmp_path / "pages" / "index.html").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -195,3 +196,26 @@ def test_kill_9_at_any_moment_leaves_one_whole_version(tmp_path: Path) -> None:
         lines = path.read_bytes().splitlines()
         assert len(lines) == 50_000
         assert len(set(lines)) == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "large"])
+def test_what_can_be_read_for_ever_is_refused_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / "document.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            monkeypatch.chdir(tmp_path)
+            listener.bind(path.name)
+    else:
+        with path.open("wb") as file:
+            file.truncate(disk.LARGEST_DOCUMENT + 1)
+    with pytest.raises(OSError, match=r"regular file|No such device|has more than"):
+        files.read_document(path)
+    if kind != "large":
+        with pytest.raises(OSError, match=r"regular file|No such device"):
+            list(files.read_lines(path))

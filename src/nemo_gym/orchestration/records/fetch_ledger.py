@@ -11,6 +11,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs.durable import files
+from nemo_runs.durable.files import read_document
 from nemo_slurm.transfer import RemoteFile
 
 SCHEMA_VERSION: Final = 1
@@ -33,7 +34,7 @@ class Ledger:
         head = {"schema_version": SCHEMA_VERSION, "gym_job_id": record.gym_job_id}
         head |= {"hostname": record.hostname, "run_dir": record.run_dir}
         try:
-            entries = json.loads(path.read_bytes())["files"]
+            entries = json.loads(read_document(path))["files"]
             entries = {name: {key: dict(entry)[key] for key in _KEYS} for name, entry in entries.items()}
         except FileNotFoundError:
             entries = {}

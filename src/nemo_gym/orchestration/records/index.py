@@ -16,7 +16,7 @@ from pathlib import Path
 from nemo_gym import job_paths
 from nemo_gym.errors import DataError, GymError, SubmitError
 from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_runs.durable.files import create_file, replace_file
+from nemo_runs.durable.files import create_file, read_document, replace_file
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -106,7 +106,7 @@ def _is_record(name: str) -> bool:
 def read_record(path: Path) -> SubmissionRecord:
     """Read one record file. Raises `DataError` naming the file when it cannot be read as a record."""
     try:
-        return SubmissionRecord.load(json.loads(path.read_bytes()))
+        return SubmissionRecord.load(json.loads(read_document(path)))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not a JSON document ({error}).") from None
     except DataError as error:

@@ -119,7 +119,7 @@ class LocalRunFiles:
 
     def read(self, path: Path, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `RunFiles.read`."""
-        with path.open("rb") as file:
+        with open(path, "rb", opener=disk.regular) as file:
             file.seek(offset)
             return file.read(-1 if limit is None else limit)
 
@@ -165,7 +165,7 @@ def _small_files(job_dir: Path) -> Iterator[tuple[str, str]]:
         for folder in _names(job_dir / parent):
             names += [f"{parent}/{folder}/{name}" for name in _names(job_dir / parent / folder)]
     for name in names:
-        with contextlib.suppress(OSError), (job_dir / name).open("rb") as file:
+        with contextlib.suppress(OSError), open(job_dir / name, "rb", opener=disk.regular) as file:
             data = file.read(LARGEST + 1)
             if len(data) <= LARGEST:
                 yield name, data.decode("utf-8", "replace")

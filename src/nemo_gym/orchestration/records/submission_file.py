@@ -26,6 +26,7 @@ from nemo_gym.orchestration.plan.sealed_files import data_digests, folder_name, 
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_gym.orchestration.records.index import SHARED, Write
 from nemo_gym.orchestration.records.run_files import HASHED, UNREAD, FolderLook
+from nemo_runs.durable.files import read_document
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -60,7 +61,7 @@ def read(run_dir: Path) -> Mapping[str, Any] | None:
     """The document of a run directory; ``None`` where there is none. Raises `DataError` for a damaged one."""
     path = RunPaths(run_dir).submission
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_document(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:

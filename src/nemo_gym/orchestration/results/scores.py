@@ -17,6 +17,7 @@ from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.status import chain_head
 from nemo_gym.text_table import table
 from nemo_runs.counts import counted
+from nemo_runs.durable import files
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.scores.group_scores import GroupScore
@@ -199,8 +200,8 @@ def _ended(paths: JobPaths, job_id: str) -> str:
 def _marker_sentence(marker: Path) -> str:
     """The sentence in the job script's end marker, its second line; empty where there is none."""
     try:
-        return marker.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()
-    except FileNotFoundError:
+        return files.read_document(marker).decode(errors="replace").partition("\n")[2].strip()
+    except OSError:
         return ""
 
 
@@ -222,8 +223,8 @@ def _unfinished(progress: Mapping[str, Any], ended: str, *, started: bool) -> di
 def _json(path: Path) -> Mapping[str, Any]:
     """A small file that others replace as a whole; an empty mapping where there is none."""
     try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
+        found = json.loads(files.read_document(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

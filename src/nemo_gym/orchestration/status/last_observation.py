@@ -18,7 +18,7 @@ from nemo_gym import job_paths
 from nemo_gym.chain.evidence import TimedObservation
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.orchestration.executors.base import JobRef
-from nemo_runs.durable.files import replace_file
+from nemo_runs.durable.files import read_document, replace_file
 from nemo_runs.errors import RunsError
 
 _KEPT = 20_000
@@ -71,7 +71,7 @@ def _key(job: JobRef) -> str:
 
 def _load(path: Path) -> dict[str, TimedObservation]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_document(path))
     except (OSError, ValueError, RecursionError):
         return {}
     items: Mapping[str, Any] = found if isinstance(found, dict) else {}

@@ -17,7 +17,7 @@ from typing import Any, Final
 from nemo_gym import job_paths
 from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.orchestration.status.report import BenchmarkStatus, SubmissionStatus
-from nemo_runs.durable.files import replace_file
+from nemo_runs.durable.files import read_document, replace_file
 from nemo_runs.errors import RunsError
 
 _KEPT: Final = 5_000
@@ -68,7 +68,7 @@ class LastStatus:
 
 def _load(path: Path) -> dict[str, tuple[float, BenchmarkStatus]]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_document(path))
     except (OSError, ValueError, RecursionError):
         return {}
     known = {}

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from nemo_runs.durable import disk
+
 _EDGE: Final = 4096
 """Bytes that are compared at the start of a file and before the place up to which it was read."""
 
@@ -34,7 +36,7 @@ ABSENT: Final = FileMark(0, 0, 0, 0, 0, 0)
 def mark_of(path: Path, offset: int) -> FileMark:
     """The mark of a file that was read up to an offset; `ABSENT` where there is none."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=disk.regular) as file:
             there = os.fstat(file.fileno())
             offset = min(offset, there.st_size)
             head, tail = _edges(file.fileno(), offset)

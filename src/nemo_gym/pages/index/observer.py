@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.orchestration import executor_kinds
 from nemo_gym.orchestration.status.machines import MachinesHere
 from nemo_gym.pages.index.background_answers import BackgroundAnswers
@@ -108,8 +109,12 @@ class EvaluationIndex:
             found = self._opened(key, benchmark)
         if fresh:
             self._woken.set()
-        while self._at_once and not found.state().whole:
-            found.read_on(self.now())
+        try:
+            while self._at_once and not found.state().whole:
+                found.read_on(self.now())
+        except (OSError, sqlite3.Error) as error:
+            self._forget(key, _unreadable(benchmark.paths, error))
+            return None
         return found
 
     def version(self, run: KnownRun) -> str:
@@ -169,7 +174,7 @@ class EvaluationIndex:
                     output.group_by(fields)
                 whole = output.read_on(self.now()) and whole
             except (OSError, sqlite3.Error) as error:
-                self._forget(key, f"{benchmark.paths.output}: its rollouts cannot be read ({error}).")
+                self._forget(key, _unreadable(benchmark.paths, error))
         return whole
 
     def start(self) -> None:
@@ -258,3 +263,7 @@ def _on_slurm(run: KnownRun) -> bool:
     return (
         run.record is not None and run.record.hostname is None and run.record.executor == executor_kinds.SLURM
     )
+
+
+def _unreadable(paths: RolloutPaths, error: Exception) -> str:
+    return f"{paths.output}: its rollouts cannot be read ({error})."

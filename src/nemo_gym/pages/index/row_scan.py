@@ -14,6 +14,7 @@ from zlib import crc32
 
 from nemo_gym.rollouts.output.framing import whole_rows
 from nemo_gym.rollouts.output.rows import IDENTITY, SUFFIX, SUMMED
+from nemo_runs.durable import disk
 
 HELD: Final = 32_000_000
 """Bytes; of a longer row only its two ends are looked at, and nobody is shown the rest of it."""
@@ -65,7 +66,7 @@ def scan(path: Path, start: int, *, most: int, block: int = _BLOCK, held: int = 
     """
     rows: list[ScannedRow] = []
     offset, damaged, ended = start, 0, True
-    with path.open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0, opener=disk.regular) as file:
         for at, length, line in _lines(file.fileno(), start, block, held):
             if line is None:
                 long_row = _long_row(file.fileno(), at, length, block)

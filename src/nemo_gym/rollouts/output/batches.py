@@ -16,6 +16,7 @@ from zlib import crc32
 import orjson
 
 from nemo_gym.rollouts.output.rows import REWARD, SUFFIX, SUMMED, reward_of
+from nemo_runs.durable import disk
 
 _BATCH: Final = 1 << 17
 """Bytes of lines in a batch, at least; few enough to stay in a core's cache while they are checked."""
@@ -39,7 +40,7 @@ def read_batches(path: Path, *, tail: bool = False) -> Iterator[list[bytes]]:
     What follows the last line feed is left out unless ``tail`` asks for it. Memory stays near one batch plus
     the longest line. Raises `FileNotFoundError` at the first step.
     """
-    with path.open("rb", buffering=_BATCH) as file:
+    with open(path, "rb", buffering=_BATCH, opener=disk.regular) as file:
         while lines := file.readlines(_BATCH):
             torn = not lines[-1].endswith(b"\n")  # its writer may be at work: what comes later is left alone
             if torn and not tail:

@@ -93,9 +93,11 @@ def load_manifest(path: Path) -> OutputManifest | None:
     Raises `DataError` for one that is damaged or written by a `gym` with another schema.
     """
     try:
-        data = path.read_bytes()
+        data = files.read_document(path)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataError(f"{path}: it cannot be read ({error.strerror or error}).") from None
     try:
         found = json.loads(data)
         version = found["schema_version"]

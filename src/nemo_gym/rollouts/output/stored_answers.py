@@ -16,7 +16,7 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, rows
 from nemo_gym.rollouts.output.result_rows import AGENT_FIELDS, OURS, Answer, verdict_of_row
 from nemo_gym.types import GradedRollout, Row
-from nemo_runs.durable import files
+from nemo_runs.durable import disk, files
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class GradedRollouts(Iterable[GradedRollout]):
     def by_task(self) -> Iterator[list[GradedRollout]]:
         """The rollouts of each task that has any, in the order of the tasks."""
         if len(self):
-            with self._output.open("rb") as file:
+            with open(self._output, "rb", opener=disk.regular) as file:
                 for first in range(0, len(self._lines), self._num_repeats):
                     places = range(first, first + self._num_repeats)
                     found = [self._read(file, at) for at in places if self._lines[at] >= 0]
@@ -109,7 +109,7 @@ class GradedRollouts(Iterable[GradedRollout]):
 
     def _find_lines(self) -> None:
         try:
-            file = self._output.open("rb")
+            file = open(self._output, "rb", opener=disk.regular)  # noqa: SIM115 - closed below
         except FileNotFoundError:
             return
         with file:
@@ -152,7 +152,7 @@ class _Inputs:
         at = task_index * self._num_repeats + rollout_index
         if at + 1 >= len(self._starts):
             return {}
-        with self._path.open("rb") as file:
+        with open(self._path, "rb", opener=disk.regular) as file:
             file.seek(self._starts[at])
             return self._parsed(file.readline())
 

@@ -16,7 +16,7 @@ from nemo_gym.rollouts.output.framing import whole_rows
 from nemo_gym.rollouts.output.rows import decode_row
 from nemo_gym.rollouts.reading.row_facts import is_cut, is_wrong, latency_of
 from nemo_gym.types import Row
-from nemo_runs.durable import files
+from nemo_runs.durable import disk, files
 
 SLOWEST = 10
 """Rollouts that are the slow ones, where no other number is asked for."""
@@ -149,7 +149,7 @@ def _rows(path: Path) -> Iterator[tuple[Place, int, bytes]]:
 def _row_at(path: Path, at: int | None, place: Place) -> Row | None:
     if at is None:
         return None
-    with path.open("rb") as file:
+    with open(path, "rb", opener=disk.regular) as file:
         file.seek(at)
         line = file.readline().removesuffix(b"\n")
     return next((decode_row(row) for row, owner in whole_rows(line)[0] if owner == place), None)

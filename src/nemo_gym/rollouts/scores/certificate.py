@@ -23,6 +23,7 @@ from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.output.result_rows import END_FIELD, NOT_GRADED_FIELD
 from nemo_gym.rollouts.output.rows import CHECKSUM
 from nemo_runs.counts import counted
+from nemo_runs.durable.files import read_document
 
 LONGEST_ROW: Final = 256 << 20
 """Bytes above which a row counts as damaged without being held."""
@@ -140,7 +141,7 @@ def _manifest(path: Path, problems: list[str]) -> tuple[OutputManifest | None, d
             f"{counted(manifest.num_repeats, 'repeat')} cannot be."
         )
         return None, {}
-    found = json.loads(path.read_bytes())
+    found = json.loads(read_document(path))
     own = manifest.identity
     digests = {"generation": own.generation_digest, "scoring": own.scoring_digest}
     for name, real in digests.items():

@@ -13,6 +13,7 @@ from nemo_gym.rollouts.scores.group_scores import GroupScore, group_lines
 from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 from nemo_gym.rollouts.scores.statistics import LEVEL, Interval
 from nemo_runs.counts import counted
+from nemo_runs.durable import files
 from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
@@ -294,10 +295,12 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
     Raises `DataError` for a file that is damaged or of a newer schema.
     """
     try:
-        found = json.loads(paths.coverage.read_bytes())
+        found = json.loads(files.read_document(paths.coverage))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except OSError as error:
+        raise DataError(f"{paths.coverage}: it cannot be read ({error.strerror or error}).") from None
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{paths.coverage}: not JSON ({error}).") from error
     try:
         if found["schema_version"] > SCHEMA_VERSION:

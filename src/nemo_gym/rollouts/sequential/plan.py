@@ -150,10 +150,12 @@ def load_plan(path: Path) -> StoppingPlan | None:
     Raises `DataError` for a file that is damaged or of a newer schema.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(files.read_document(path))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except OSError as error:
+        raise DataError(f"{path}: it cannot be read ({error.strerror or error}).") from None
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error}).") from error
     try:
         if found["schema_version"] > SCHEMA_VERSION:
