@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
@@ -20,35 +20,66 @@ _MEMORY = 1 << 30
 _LINE = 64 << 20
 """Bytes of one line: results may list a whole world."""
 
+_Running = tuple[LineProcess, str]
+"""A process, and the secret of its answers."""
+_Begin = Callable[[], Awaitable[_Running]]
+
 
 class BrokenWorldError(Exception):
     """A call took too long or too much, or ended the process. It is the model's fault, not the sandbox's."""
 
 
-class CalledWorld:
-    """A world that has begun."""
+class _WorldEndedError(Exception):
+    """The process has ended."""
 
-    def __init__(self, process: LineProcess, secret: str, seconds: float) -> None:
-        self._process = process
-        self._secret = secret
+    def __init__(self, done: Completed) -> None:
+        super().__init__(done.returncode)
+        self.done = done
+
+
+class CalledWorld:
+    """A world that has begun. One that was killed is begun again, once, and all calls are made again."""
+
+    def __init__(self, begin: _Begin, running: _Running, seconds: float) -> None:
+        self._begin = begin
+        self._running = running
         self._seconds = seconds
+        self._called: list[Any] = []
+        self._begun_again = False
 
     async def call(self, said: Any) -> Row:
         """Call what one answer calls: ``calls`` and ``results``, or ``problem`` where it cannot be read.
 
-        Raises `BrokenWorldError`.
+        Raises `BrokenWorldError`, and `nemo_gym.sandbox.protocol.SandboxError` where none can be begun again.
         """
         try:
-            await self._process.write_line(json.dumps(said).encode())
-            line = await asyncio.wait_for(self._process.read_line(), self._seconds)
+            found = await self._call(said)
+        except _WorldEndedError as error:
+            if self._begun_again or not error.done.was_killed:
+                raise BrokenWorldError(_ended(error.done)) from None
+            self._begun_again, self._running = True, await self._begin()
+            try:
+                for before in self._called:
+                    await self._call(before)
+                found = await self._call(said)
+            except _WorldEndedError as again:
+                raise BrokenWorldError(_ended(again.done)) from None
+        self._called.append(said)
+        return found
+
+    async def _call(self, said: Any) -> Row:
+        process, secret = self._running
+        try:
+            await process.write_line(json.dumps(said).encode())
+            line = await asyncio.wait_for(process.read_line(), self._seconds)
         except TimeoutError:
-            await self._process.stop()
+            await process.stop()
             raise BrokenWorldError(f"a call took more than {self._seconds:g} s") from None
         except SandboxError:  # it was ended after its last answer
             line = None
-        found = None if line is None else _answer(line, self._secret)
+        found = None if line is None else _answer(line, secret)
         if found is None:
-            raise BrokenWorldError(_ended(await self._process.stop()))
+            raise _WorldEndedError(await process.stop())
         return found
 
 
@@ -60,13 +91,14 @@ async def begun(sandbox: Sandbox, python: str, row: Row, seconds: float) -> Asyn
     Raises `nemo_gym.sandbox.protocol.SandboxError` where the sandbox does not work.
     """
     async with sandbox.open() as session:
-        process = await session.start(_argv(python), limits=_limits(_LASTING))
-        try:
+
+        async def begin() -> _Running:
+            process = await session.start(_argv(python), limits=_limits(_LASTING))
             secret = secrets.token_hex(16)
             await process.write_line(_about(row, secret))
-            yield CalledWorld(process, secret, seconds)
-        finally:
-            await process.stop()
+            return process, secret
+
+        yield CalledWorld(begin, await begin(), seconds)  # the session ends what was started
 
 
 async def checked(sandbox: Sandbox, python: str, row: Row, said: Any, seconds: float) -> Row:
@@ -78,6 +110,9 @@ async def checked(sandbox: Sandbox, python: str, row: Row, said: Any, seconds: f
     about = _about(row, secret, said=said, expected=row["expected_answer"])
     async with sandbox.open() as session:
         done = await _run(session, python, about, seconds)
+    if done.was_killed:
+        async with sandbox.open() as session:
+            done = await _run(session, python, about, seconds)
     lines = done.stdout.splitlines()
     found = next((answer for line in lines if (answer := _answer(line, secret)) is not None), None)
     if found is None:

@@ -8,10 +8,11 @@ all that it starts, and all of that has ended when its run is over.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from nemo_gym.errors import GymError
 
@@ -24,6 +25,9 @@ process looks at the tree many times a second, so that a quick program goes beyo
 
 class SandboxError(GymError):
     """The sandbox itself does not work, or broke while a program ran: nothing is said about the program."""
+
+
+_KILLED: Final = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,13 @@ class Completed:
     """The limit that ended it; ``None``: it ended by itself."""
     truncated: bool = False
     """Whether it wrote more than is kept here."""
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended it and no limit of ours: it did that itself, or the machine is short of
+        memory, or somebody ended it, which says nothing about the program.
+        """
+        return self.limit is None and self.returncode == _KILLED
 
 
 @dataclass(frozen=True, slots=True)

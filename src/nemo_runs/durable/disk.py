@@ -39,9 +39,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def regular(path: str, flags: int) -> int:
-    """The ``opener`` for files of a folder that others may write to: it waits for nothing that is no file.
+    """The ``opener`` for files of a folder that others may write to: it opens regular files alone.
 
-    Raises `OSError` for a pipe, a device or a socket, which could be read for ever.
+    Raises `OSError` for a pipe, a device or a socket, whose reading need not come to an end.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.nemo_gym.bfcl.calling import called, spoken
 
 from nemo_gym.bfcl.agent import BfclAgent, BfclAgentOptions, _Conversation
 from nemo_gym.bfcl.answers import BROKEN, SAID, said_in
-from nemo_gym.bfcl.world import BrokenWorldError, _answer
+from nemo_gym.bfcl.world import BrokenWorldError, CalledWorld, _answer
+from nemo_gym.sandbox.protocol import Completed
 from nemo_gym.types import Episode, Task
 
 
@@ -126,6 +128,56 @@ def test_thoughts_are_kept_and_not_sent_back() -> None:
 def test_a_world_that_breaks_ends_the_conversation_and_is_no_failure_of_the_rollout() -> None:
     episode = play(row(user("Go.")), Policy(called(cd={})), ScriptedWorld("a call took more than 60 s"))
     assert episode.fields[BROKEN] == "a call took more than 60 s"
+
+
+class CountingProcess:
+    """A world that counts its calls; killed at the n-th, counted over all processes."""
+
+    made: ClassVar[list[CountingProcess]] = []
+
+    def __init__(self, killed_at: tuple[int, ...], status: int) -> None:
+        self.killed_at, self.status, self.calls = killed_at, status, 0
+        self.made.append(self)
+
+    async def write_line(self, line: bytes) -> None:
+        self.calls += 1
+
+    async def read_line(self) -> bytes | None:
+        if sum(process.calls for process in self.made) in self.killed_at:
+            return None
+        return json.dumps({"secret": "s", "results": [self.calls]}).encode()
+
+    async def stop(self) -> Completed:
+        return Completed(self.status, b"", b"", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("killed_at", "status", "results", "processes"),
+    [
+        ((), 0, [1, 2, 3], 1),
+        ((3,), 137, [1, 2, 3], 2),
+        ((1,), 137, [1, 2, 3], 2),
+        ((3, 5), 137, [1, 2], 2),  # killed again
+        ((2,), 0, [1], 1),  # ended by itself
+    ],
+)
+def test_a_world_that_somebody_has_killed_is_begun_again_once(
+    killed_at: tuple[int, ...], status: int, results: list[int], processes: int
+) -> None:
+    async def begin() -> Any:
+        return CountingProcess(killed_at, status), "s"
+
+    async def call() -> list[int]:
+        world = CalledWorld(begin, await begin(), 60)
+        found = []
+        with contextlib.suppress(BrokenWorldError):
+            for _ in range(3):
+                found += (await world.call([]))["results"]
+        return found
+
+    CountingProcess.made.clear()
+    assert asyncio.run(call()) == results
+    assert len(CountingProcess.made) == processes
 
 
 def test_a_question_of_one_turn_is_asked_once() -> None:

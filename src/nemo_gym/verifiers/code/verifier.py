@@ -112,13 +112,9 @@ class CodeVerifier:
         given = statements_in(row[options.test_field]) or ""
         tests = f"{given}\n{call_of(given, options.call).format(entry_point=entry or '')}\n"
         job = {"word": secrets.token_hex(16), "code": program_of(code, prompt, entry), "tests": tests}
-        try:
-            async with self._at_once, self.sandbox.open() as session:
-                files = {_WORKER.name: _WORKER.read_bytes()}
-                argv = ["python3", "-I", _WORKER.name]
-                done = await session.run(argv, stdin=json.dumps(job).encode(), files=files)
-        except SandboxError as error:
-            raise RolloutFailedError("verifier_error", str(error)) from error
+        done = await self._run(job)
+        if done.was_killed:  # once more: not every time will somebody else do that
+            done = await self._run(job)
         verdict = _graded(code, done, job["word"])
         missing = _missing_module(verdict)
         if missing is not None and missing in imports(given):
@@ -128,6 +124,15 @@ class CodeVerifier:
                 "benchmark.verifier.sandbox.python",
             )
         return verdict
+
+    async def _run(self, job: Mapping[str, str]) -> Completed:
+        try:
+            async with self._at_once, self.sandbox.open() as session:
+                files = {_WORKER.name: _WORKER.read_bytes()}
+                argv = ["python3", "-I", _WORKER.name]
+                return await session.run(argv, stdin=json.dumps(job).encode(), files=files)
+        except SandboxError as error:
+            raise RolloutFailedError("verifier_error", str(error)) from error
 
 
 def _graded(code: str, done: Completed, word: str) -> Verdict:

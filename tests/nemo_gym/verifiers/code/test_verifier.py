@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ from tests.verifier_answers import spoken, verdicts
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.sandbox.protocol import Completed, SandboxError
+from nemo_gym.sandbox.registry import load_sandbox, probe_now
+from nemo_gym.sandbox.session import FolderSession
 from nemo_gym.types import RolloutFailedError, Task
 from nemo_gym.verifiers.code.verifier import CodeVerifier, _graded
 from nemo_gym.verifiers.registry import graded_with, load_verifier, start_verifier
@@ -61,6 +65,32 @@ def test_each_kind_of_sandbox_finds_the_same_answer_right(kind: str) -> None:
     found = verdicts({**SPEC, "sandbox": {"type": kind, "seconds": 60}}, answers)
     ends = [(verdict.reward, verdict.fields["code_result"]["end"]) for verdict in found]
     assert ends == [(1.0, "passed"), (0.0, "tests failed")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["none", pytest.param("bubblewrap", marks=needs_bwrap)])
+def test_a_program_that_was_killed_is_run_once_more(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have killed it, such as the kernel of a machine that is short of memory."""
+    sandbox = load_sandbox({"type": kind, "seconds": 60}, where="sandbox")
+    assert probe_now(sandbox).works
+    runs: list[Completed] = []
+    run = FolderSession.run
+
+    async def counted(self: FolderSession, *args: Any, **more: Any) -> Completed:
+        done = await run(self, *args, **more)
+        runs.append(done if runs else replace(done, returncode=137, stdout=b""))
+        return runs[-1]
+
+    monkeypatch.setattr(FolderSession, "run", counted)
+    verifier = CodeVerifier(CodeVerifier.Options(call=SPEC["call"]))
+    verifier.sandbox = sandbox
+    verdict = asyncio.run(verifier.verify(Task(0, 0, ROW), spoken(block(RIGHT))))
+    assert (verdict.reward, len(runs)) == (1.0, 2)
+    suicide = f"import os\nos.kill(os.getpid(), 9)\n{RIGHT}"
+    verdict = asyncio.run(verifier.verify(Task(0, 0, ROW), spoken(block(suicide))))
+    assert (verdict.reward, len(runs), runs[-1].was_killed) == (0.0, 4, True)
 
 
 @pytest.mark.slow
