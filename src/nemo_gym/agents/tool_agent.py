@@ -27,6 +27,9 @@ class ToolAgentOptions(BaseModel):
     model."""
     max_turns: int = Field(20, ge=1)
     """Answers of the model in one rollout."""
+    field: str | None = None
+    """The field of the row with what the user says one after the other; ``benchmark.prompt.turns`` sets it.
+    Each is said once the one before is answered without a call."""
     max_total_tokens: int | None = Field(None, ge=1)
     """Tokens of all questions and answers of a rollout, as the server counts them; no further question is
     asked once there are as many."""
@@ -76,4 +79,6 @@ class ToolAgent:
         """Play one rollout. A tool that loses its process is a failed rollout (``tool_crashed``)."""
         schemas = await self.toolbox.schemas()
         async with self.toolbox.open(task.row, output_bytes=self.options.max_output_bytes) as tools:
-            return await ToolLoop(task, policy, tools, schemas, self._limits).play()
+            field = self.options.field
+            said = () if field is None else task.row[field][1:]  # the first is in the request already
+            return await ToolLoop(task, policy, tools, schemas, self._limits, said=said).play()

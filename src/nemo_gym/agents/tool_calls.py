@@ -12,6 +12,8 @@ from nemo_gym.types import Row
 
 TRAJECTORY = "trajectory"
 """Field of a result row: what happened in each turn."""
+SAID = "then_said"
+"""Of a turn: what the user said after it."""
 TOOL_ERRORS, TOOL_RESULTS_CUT = "tool_errors", "tool_results_cut"
 """Fields of a result row: how many calls gave an error, and how many results were cut."""
 CALL_KINDS = frozenset({"function_call", "custom_tool_call"})

@@ -16,6 +16,7 @@ from typing import Any
 from nemo_gym.agents.single_turn import answer
 from nemo_gym.agents.tool_calls import (
     CALL_KINDS,
+    SAID,
     TOOL_ERRORS,
     TOOL_RESULTS_CUT,
     TRAJECTORY,
@@ -30,7 +31,17 @@ from nemo_gym.agents.tool_calls import (
 from nemo_gym.agents.usage import spent_tokens, total_usage
 from nemo_gym.tools.calling import ToolResult, ToolSchema
 from nemo_gym.tools.toolbox import OpenToolbox
-from nemo_gym.types import AnswerEnd, Episode, Policy, RolloutFailedError, Row, Task, answer_end
+from nemo_gym.types import (
+    CONVERSATION,
+    AnswerEnd,
+    Episode,
+    Policy,
+    RolloutFailedError,
+    Row,
+    Task,
+    answer_end,
+    output_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,8 @@ class _Turn:
     """Of the response, each call with an id of its own."""
     seconds: float
     results: list[Row] = field(default_factory=list)
+    said: str | None = None
+    """What the user says after it."""
 
     def to_json(self) -> Row:
         return {
@@ -61,6 +74,7 @@ class _Turn:
             "usage": self.response.get("usage"),
             "seconds": self.seconds,
             "calls": self.results,
+            **({} if self.said is None else {SAID: self.said}),
         }
 
 
@@ -75,8 +89,12 @@ class ToolLoop:
         schemas: Sequence[ToolSchema],
         limits: LoopLimits,
         *,
+        said: Sequence[str] = (),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``said`` is what the user says later, each once the model has answered without a call."""
+        self._unsaid = list(said)
+        self._has_several = bool(said)
         self._params: Mapping[str, Any] = task.row["responses_create_params"]
         self._log = task.turns
         self._policy = policy
@@ -100,7 +118,10 @@ class ToolLoop:
             end = self._end_after(turn, calls)
             if end is not None:
                 return self._episode(turn.response, end)
-            await self._call_all(turn, calls)
+            if calls:
+                await self._call_all(turn, calls)
+            else:
+                turn.said = self._unsaid.pop(0)
             if self._seconds_left() <= 0:
                 return self._episode(turn.response, "time_limit")
 
@@ -124,6 +145,8 @@ class ToolLoop:
         for turn in self._turns:
             items += as_input(turn.output)
             items += [result_item(result["call_id"], result["result"]) for result in turn.results]
+            if turn.said is not None:
+                items.append({"role": "user", "content": turn.said})
         request = {**self._params, "input": items}
         if self._offered:
             request["tools"] = self._offered
@@ -133,10 +156,14 @@ class ToolLoop:
         """How the rollout ends with this answer; ``None``: it goes on."""
         end = answer_end(turn.response)
         here = [item for item in turn.output if item.get("type") in CALL_KINDS]
+        if end == "completed" and self._unsaid:
+            return self._limit_reached()
         if end != "tool_calls" or len(calls) < len(here) or any(self._is_of_row(call) for call in calls):
             return end
-        if not calls:
-            return end
+        return self._limit_reached() if calls else end
+
+    def _limit_reached(self) -> AnswerEnd | None:
+        """Why no further question is asked, though the rollout would go on."""
         if len(self._turns) >= self._limits.turns:
             return "turn_limit"
         if self._limits.total_tokens is not None and self._spent_tokens() >= self._limits.total_tokens:
@@ -212,9 +239,22 @@ class ToolLoop:
             TOOL_ERRORS: sum("error" in result for result in results),
             TOOL_RESULTS_CUT: sum("cut_from_bytes" in result for result in results),
         }
+        if self._has_several:
+            fields[CONVERSATION] = self._conversation()
         if self._resumed:
             fields["turns_resumed"] = self._resumed
         return Episode(response, turns=len(self._turns), tool_calls=len(results), fields=fields)
+
+    def _conversation(self) -> list[Row]:
+        """What user and model said to each other, without the calls; the last message is the last answer."""
+        messages = conversation(self._params.get("input"))
+        for turn in self._turns:
+            text = output_text(turn.response)
+            if text or turn is self._turns[-1]:
+                messages.append({"role": "assistant", "content": text})
+            if turn.said is not None:
+                messages.append({"role": "user", "content": turn.said})
+        return messages
 
 
 def _offered(schemas: Sequence[ToolSchema], of_row: Any) -> tuple[list[Row], frozenset[str]]:

@@ -111,15 +111,18 @@ def test_the_prompt_sets_the_agent() -> None:
     assert benchmark({"turns": "said"}).agent == {"type": "multi_turn", "field": "said"}
     again = benchmark({"turns": "said"}, agent={"type": "multi_turn", "field": "said"})
     assert again == benchmark({"turns": "said"})
+    with_tools = benchmark({"turns": "said"}, agent={"type": "tools", "tools": []})
+    assert with_tools.agent == {"type": "tools", "tools": [], "field": "said"}
 
 
 @pytest.mark.parametrize(
     ("prompt", "more", "sentence"),
     [
         ({"turns": "said", "user": "{x}"}, {}, "one of them"),
-        ({"turns": "said", "images": ["picture"]}, {}, "has turns, to which examples and images cannot"),
+        ({"turns": "said", "images": ["picture"]}, {}, "has turns, to which images cannot"),
         ({"turns": "said"}, {"agent": {"type": "loop"}}, "leave agent out"),
-        ({"user": "{x}"}, {"agent": {"type": "multi_turn", "field": "said"}}, "prompt.turns sets the agent"),
+        ({"user": "{x}"}, {"agent": {"type": "multi_turn", "field": "said"}}, "prompt.turns is played by"),
+        ({"user": "{x}"}, {"agent": {"type": "tools", "field": "said"}}, "prompt.turns is played by"),
     ],
 )
 def test_what_cannot_be_played_is_refused(prompt: Row, more: Row, sentence: str) -> None:

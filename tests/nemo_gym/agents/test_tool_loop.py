@@ -102,6 +102,7 @@ def play(
     log: Log | None = None,
     row_tools: list[Row] | None = None,
     clock: Clock | None = None,
+    later: Sequence[str] = (),
     **limits: Any,
 ) -> Episode:
     params: Row = {"input": [{"role": "user", "content": "?"}], "temperature": 0.5}
@@ -109,9 +110,8 @@ def play(
         params["tools"] = row_tools
     task = Task(0, 0, {"responses_create_params": params}, log)
     box = cast("OpenToolbox", tools or Tools())
-    loop = ToolLoop(
-        task, policy, box, [SCHEMA], LoopLimits(**{**LIMITS, **limits}), monotonic=clock or Clock()
-    )
+    bounds = LoopLimits(**{**LIMITS, **limits})
+    loop = ToolLoop(task, policy, box, [SCHEMA], bounds, said=later, monotonic=clock or Clock())
     return asyncio.run(loop.play())
 
 
@@ -251,3 +251,44 @@ def test_turns_are_stored_before_anything_follows_them_and_are_not_asked_again()
 def test_the_time_of_stored_turns_counts() -> None:
     stored = Log({"response": {"output": [call()], "usage": None}, "seconds": 8.0})
     assert play(Policy(), log=stored, seconds=7).end == "time_limit"
+
+
+def test_what_the_user_says_later_follows_an_answer_without_calls() -> None:
+    policy = Policy([call(call_id="a")], [said("6")], [call(call_id="b")], [said("11")])
+    episode = play(policy, later=["And a melon?"])
+    assert policy.asked[2]["input"][-2:][1] == {"role": "user", "content": "And a melon?"}
+    assert (episode.text, episode.turns, episode.tool_calls, episode.end) == ("11", 4, 2, "completed")
+    assert [turn.get("then_said") for turn in episode.fields["trajectory"]] == [
+        None,
+        "And a melon?",
+        None,
+        None,
+    ]
+    assert episode.fields["conversation"] == [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "6"},
+        {"role": "user", "content": "And a melon?"},
+        {"role": "assistant", "content": "11"},
+    ]
+
+
+def test_a_limit_ends_a_conversation_before_the_user_goes_on() -> None:
+    policy = Policy([said("6")], [said("7")])
+    episode = play(policy, later=["And?", "Then?"], turns=2)
+    assert (episode.end, episode.turns, len(policy.asked)) == ("turn_limit", 2, 2)
+    assert episode.fields["conversation"][-1] == {"role": "assistant", "content": "7"}
+
+
+def test_an_answer_that_did_not_end_well_ends_the_conversation() -> None:
+    cut = Policy([said("6")], status="incomplete", incomplete_details={"reason": "max_output_tokens"})
+    episode = play(cut, later=["And?"])
+    assert (episode.end, episode.turns) == ("max_output_tokens", 1)
+
+
+def test_a_conversation_goes_on_behind_its_stored_turns() -> None:
+    log = Log()
+    play(Policy([call(call_id="a")], [said("6")], [said("7")]), log=log, later=["And?"])
+    again = Policy([said("8")])
+    resumed = play(again, log=Log(*log.entries[:3]), later=["And?"])
+    assert (resumed.text, resumed.turns, len(again.asked)) == ("8", 3, 1)
+    assert again.asked[0]["input"][-1] == {"role": "user", "content": "And?"}

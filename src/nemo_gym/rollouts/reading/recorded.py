@@ -201,8 +201,11 @@ def expected_field(manifest: OutputManifest | None) -> str:
 
 
 def _before_the_answer(found: Answer) -> list[dict[str, str]]:
-    """All that was said before the last answer: of several turns the earlier answers too."""
-    if CONVERSATION not in found.agent:
+    """All that was said before the last answer: of several turns the earlier answers too.
+
+    Where turns have calls between them, the turns are steps.
+    """
+    if CONVERSATION not in found.agent or turns_of(found.agent):
         return prompt_messages(found.task)
     return conversation_of_rollout(found.to_task(0, 0), found.to_episode())[:-1]
 

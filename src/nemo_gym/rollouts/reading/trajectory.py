@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nemo_gym.agents.tool_calls import CALL_KINDS, TRAJECTORY
+from nemo_gym.agents.tool_calls import CALL_KINDS, SAID, TRAJECTORY
 from nemo_gym.types import output_text, reasoning_text
 
 THOUGHTS = "thoughts"
@@ -48,6 +48,8 @@ def _steps(number: int, turn: Mapping[str, Any], *, last: bool) -> Iterator[dict
         yield {"kind": f"{title}: call of {item.get('name')}{said}", "content": _text(given)}
         if result is not None:
             yield {"kind": f"{title}: {_title(result)}", "content": _text(result.get("result"))}
+    if (spoken := turn.get(SAID)) is not None:
+        yield {"kind": "user", "content": _text(spoken)}
 
 
 def _title(result: Mapping[str, Any]) -> str:

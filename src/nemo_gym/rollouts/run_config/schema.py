@@ -117,18 +117,24 @@ class BenchmarkConfig(Strict):
     def _has_turns_played(cls, value: Any) -> Any:
         prompt = value.get("prompt") if isinstance(value, Mapping) else None
         turns = prompt.get("turns") if isinstance(prompt, Mapping) else None
-        if isinstance(turns, str) and value.get("agent") in (None, {"type": "single_turn"}):
+        if not isinstance(turns, str):
+            return value
+        agent = value.get("agent")
+        if agent in (None, {"type": "single_turn"}):
             return {**value, "agent": {"type": "multi_turn", "field": turns}}
+        if isinstance(agent, Mapping) and agent.get("type") == "tools":
+            return {**value, "agent": {**agent, "field": turns}}
         return value
 
     @model_validator(mode="after")
     def _plays_its_turns(self) -> BenchmarkConfig:
         turns = None if self.prompt is None else self.prompt.turns
-        if (turns is not None or self.agent["type"] == "multi_turn") and (
-            self.agent != {"type": "multi_turn", "field": turns}
-        ):
+        kind, field = self.agent["type"], self.agent.get("field")
+        plays = field == turns if kind in ("multi_turn", "tools") else turns is None
+        if not plays or (kind == "multi_turn" and turns is None):
             raise ValueError(
-                "prompt.turns sets the agent multi_turn and none else can play it; leave agent out"
+                "prompt.turns is played by the agents multi_turn and tools alone, and sets their field; "
+                "leave agent out, or name tools"
             )
         return self
 

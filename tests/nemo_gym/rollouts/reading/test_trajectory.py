@@ -37,3 +37,8 @@ def test_each_call_is_followed_by_what_it_gave() -> None:
 def test_a_trajectory_of_another_agent_is_left_alone() -> None:
     for found in (None, "text", [1], [{"output": 1}], [{"role": "user"}]):
         assert turns_of({"trajectory": found}) == []
+
+
+def test_what_the_user_says_later_is_a_step() -> None:
+    turns = [{"output": [], "then_said": "And a melon?"}, {"output": []}]
+    assert turn_steps(turns) == [{"kind": "user", "content": "And a melon?"}]
