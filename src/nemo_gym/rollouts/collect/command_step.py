@@ -10,9 +10,12 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import math
 import os
 import signal
-from collections.abc import Mapping
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +43,9 @@ from nemo_runs.processes.supervised import Command
 
 MARKER: Final = "NEMO_GYM_COMMAND_OF"
 """The variable by which a command is found that a killed collector has left."""
+_START_MARKER: Final = "NEMO_GYM_COMMAND_START"
+"""The variable by which its shell finds a command: a later start of it is not its own."""
+_AT_THE_END: Final = Path(__file__).with_name("end_when_gone.sh")
 _OURS: Final = ("NEMO_GYM_LINK", "NEMO_GYM_COLLECTED", "NEMO_GYM_DRAIN_FILE")
 """Variables by which a job speaks with its collector, and with nobody else."""
 _LEAST_GRACE: Final = 2.0
@@ -80,6 +86,7 @@ class CommandStep:
         self._endpoint: Endpoint = preflight.endpoint_of(config, environ)
         mark = hashlib.sha256(os.fsencode(self._paths.output)).hexdigest()[:32]
         self._marker = (MARKER, mark)
+        self._of_this_start = (_START_MARKER, uuid.uuid4().hex)
         silent = ProgressLines(lambda _: None)
         self._progress = ProgressReport(
             self._paths.progress, silent, now_utc=clock.seconds, monotonic=clock.monotonic
@@ -167,7 +174,8 @@ class CommandStep:
         )
         how = "goes on" if resumed else "started"
         self._console.report(f"the command {how} ({log} has what it says); it writes into {outputs}")
-        finished = await self._watch(command, claim)
+        with self._ended_with_this_process():
+            finished = await self._watch(command, claim)
         status = command.reap().shell_status
         if not finished:
             return
@@ -224,8 +232,28 @@ class CommandStep:
             "NEMO_GYM_POLICY_API_KEY": key,
             "NEMO_GYM_OUTPUTS": str(outputs),
             **own,
-            self._marker[0]: self._marker[1],
+            **dict((self._marker, self._of_this_start)),
         }
+
+    @contextlib.contextmanager
+    def _ended_with_this_process(self) -> Iterator[None]:
+        """A shell that ends the command when this process is gone, however it went."""
+        margin = str(math.ceil(self._config.drain_margin_s))
+        words = ["/bin/sh", str(_AT_THE_END), self._options.stop_signal, margin, *self._of_this_start]
+        with subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        ) as guard:
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    guard.communicate(b"ended\n")
 
     def _end_leftovers(self) -> None:
         """End what a collector has left that was killed: it carries the mark of this very output."""

@@ -20,7 +20,7 @@ from tests.mock_server import MockServer
 from nemo_gym import errors
 from nemo_gym.cli.main import _status
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.collect.command_step import CommandStep
+from nemo_gym.rollouts.collect.command_step import MARKER, CommandStep
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import Drain
 from nemo_gym.rollouts.collect.ends import CollectionEnd
@@ -28,7 +28,7 @@ from nemo_gym.rollouts.collect.run import CollectorRun
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 from nemo_gym.rollouts.scores.certificate import certify
 from nemo_runs.clock import SystemClock
-from nemo_runs.processes import process_table
+from nemo_runs.processes import process_table, trees
 
 pytestmark = pytest.mark.services
 
@@ -119,6 +119,20 @@ def when(happened: Callable[[], bool], then: Callable[[], object]) -> threading.
     return thread
 
 
+def test_a_command_ends_with_a_collector_that_is_killed(folder: Path) -> None:
+    with MockServer(faults=["hang*"]) as server:
+        config(server, "child", stop_signal="INT")
+        argv = [str(Path(sys.executable).with_name("gym")), "eval", "run", "--config", "config.yaml"]
+        argv += ["--model", "mock", "--model-url", server.base_url, "-o", "out/rollouts.jsonl"]
+        argv += ["drain_margin_s=1"]
+        child = Path("out/rollouts_command/outputs-1/child")
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as collector:
+            when(lambda: child.exists() and bool(child.read_text()), collector.kill).join()
+    marked = trees.marked(MARKER, seen()[1][MARKER])
+    when(lambda: not trees.marked(MARKER, seen()[1][MARKER]), lambda: None).join()
+    assert (len(marked) > 0, trees.marked(MARKER, seen()[1][MARKER])) == (True, [])
+
+
 def test_its_samples_are_rollouts_that_are_counted_certified_and_not_asked_for_again(folder: Path) -> None:
     with MockServer() as server:
         asked = config(server)
@@ -206,7 +220,14 @@ def test_what_a_killed_collector_has_left_is_ended_before_the_next_start(folder:
             "out/rollouts.jsonl",
         ]
         collector = subprocess.Popen(gym, stderr=subprocess.DEVNULL, start_new_session=True)
-        when(lambda: server.requests > 1, collector.kill).join()
+
+        def kill() -> None:
+            for pid in process_table.descendants_of(collector.pid):
+                if b"end_when_gone" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)  # the shell that would end it
+            collector.kill()
+
+        when(lambda: server.requests > 1, kill).join()
         collector.wait()
         mark = ("NEMO_GYM_COMMAND_OF", seen()[1]["NEMO_GYM_COMMAND_OF"])
         assert process_table.with_variable(*mark) != []
