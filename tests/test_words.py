@@ -117,7 +117,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
     {
         ("src/nemo_engines/trackers/publisher.py", "tell"),  # an operation of its protocol
         ("src/nemo_helix_server/trackers/sync.py", "tell"),
-        ("src/nemo_gym/cli/main.py", "told"),  # a value in the file full_disk
+        ("src/nemo_gym/cli/program.py", "told"),  # a value in the file full_disk
         ("src/nemo_gym/rollouts/output/disk_wait.py", "told"),
         ("src/nemo_gym/job_paths.py", "``told``"),
         ("src/nemo_gym/shell/full_disk.sh", "`told`"),

@@ -63,8 +63,10 @@ class LazyGroup(click.Group):
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant by an unknown name."""
-        from nemo_runs.suggestions import command_suggestion
+        from nemo_runs.suggestions import command_suggestion, did_you_mean
 
+        if typed in ("help", "version"):
+            return did_you_mean(f"{(ctx if typed == 'help' else ctx.find_root()).command_path} --{typed}")
         return command_suggestion(ctx, self, typed, [name for name, _ in self.shown(ctx)])
 
     def shown(self, ctx: click.Context) -> list[tuple[str, str]]:

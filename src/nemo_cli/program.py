@@ -12,22 +12,14 @@ from typing import NoReturn
 
 import click
 
-from nemo_runs import homes, streams, suggestions
+from nemo_cli import usage_words
+from nemo_runs import homes, streams
 from nemo_runs.errors import RunsError
 
 EXIT_DONE = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
-
-_WORDING = (
-    ("'[NAME]'", "'NAME'"),
-    ("is not a valid integer range", "is not a whole number"),
-    ("is not a valid float range", "is not a number"),
-)
-"""What click says, and what is said in its place."""
-_LISTED = "\n  "
-"""What begins each of several problems: each stays on its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +69,8 @@ class Program:
 
     def _report_usage(self, error: click.UsageError) -> None:
         where = error.ctx.command_path if error.ctx else self.name
-        lines = [" ".join(line.split()) for line in error.format_message().split(_LISTED)]
-        message = suggestions.reworded(_LISTED.join(lines))
-        for theirs, ours in _WORDING:
-            message = message.replace(theirs, ours)
-        between = "\n" if _LISTED in message else " "
+        message = usage_words.said(error)
+        between = "\n" if "\n" in message else " "
         self._report(f"{_ended(message)}{between}See '{where} --help'.")
 
     def _report_error(self, error: Exception) -> int:

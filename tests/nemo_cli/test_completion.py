@@ -19,9 +19,9 @@ import pytest
 from tests.nemo_gym.orchestration.results.test_scores import entry, record
 
 from nemo_cli.completion import LineBash, completes, completion_command
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.job_paths import RunPaths, index_entry
-from nemo_helix_plugin.cli.main import nemo
+from nemo_helix_plugin.cli.program import nemo
 from nemo_helix_plugin.config import contexts
 
 PROGRAMS = Path(sys.executable).parent

@@ -8,7 +8,7 @@ from nemo_cli.completion import completion_command
 
 
 def _program() -> click.Command:
-    from nemo_gym.cli.main import gym
+    from nemo_gym.cli.program import gym
 
     return gym
 

@@ -40,6 +40,8 @@ class GymGroup(LazyGroup):
 
             if typed in benchmark_names((), Path.cwd()):
                 return did_you_mean(f"gym eval run --benchmark {typed}")
+        if ctx.info_name != "job" and typed in ("resume", "continue"):
+            return did_you_mean("gym eval run --resume", "gym job resubmit")
         if ctx.info_name == "list" and typed in _BENCHMARKS:
             return did_you_mean("benchmarks")
         return super().suggested(ctx, typed)

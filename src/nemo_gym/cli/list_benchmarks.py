@@ -48,6 +48,11 @@ def list_benchmarks(
 
         click.echo(json.dumps([_document(entry) for entry in entries], indent=2))
         return
+    if not entries:
+        from nemo_runs.suggestions import did_you_mean
+
+        meant = did_you_mean(names.meant(f"{prefix}/".replace("//", "/")))
+        click.echo(f"gym: no benchmark begins with '{prefix}'{meant or '.'}", err=True)
     width = max((len(entry.name) for entry in entries), default=0)
     for entry in entries:
         words = [

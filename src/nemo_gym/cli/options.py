@@ -83,6 +83,8 @@ def _meant(ctx: click.Context, token: str) -> str:
     """The option without which the word was typed, of those that the command has."""
     options = {option for parameter in ctx.command.params for option in parameter.opts}
     for ends, what, option in _GIVEN_WITH:
+        if ends == ("",) and "--rollouts" in options:
+            return "; the results that are graded again are given with --rollouts FILE"
         if option in options and token.endswith(ends):
             return f"; {what} is given with {option} {token}"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 PREFIX = "lm_eval/"
 TYPE = "lm_eval"
 """The type of the agent that asks for such a benchmark, and of the verifier that grades it."""
+_PREFIXED = re.compile(r"lm[-_]?(?:eval|evaluation)(?:[-_]?harness)?[/:.](.*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,12 @@ class HarnessTask:
 def is_name(name: str) -> bool:
     """Whether a benchmark's name means a task of lm-eval."""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+def meant(name: str) -> str | None:
+    """The name of a task as it is written here, for one with lm-eval's own name before it."""
+    match = _PREFIXED.fullmatch(name)
+    return f"{PREFIX}{match[1]}" if match and not name.startswith(PREFIX) else None
 
 
 def configuration(name: str) -> dict[str, Any]:

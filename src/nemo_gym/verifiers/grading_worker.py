@@ -55,6 +55,8 @@ def said(error: BaseException) -> str:
         code = frame.tb_frame.f_code
         place = f" ({code.co_filename}:{frame.tb_lineno}, in {code.co_name})"
     words = str(error).encode("utf-8", "replace").decode()
+    if isinstance(error, SyntaxError) and error.filename is not None:  # its frame is that of who compiled
+        place, words = f" ({error.filename}:{error.lineno})", error.msg
     return f"{type(error).__name__}: {words}{place}"[:2000]
 
 

@@ -22,3 +22,11 @@ class NemoGroup(LazyGroup):
         """See `LazyGroup.prints`."""
         shown_once = ctx.info_name == "token" and name == "create"
         return shown_once or name in _PRINT or name.startswith(("get-", "list-"))
+
+    def suggested(self, ctx: click.Context, typed: str) -> str:
+        """What may have been meant; a sweep is made where its jobs are."""
+        if ctx.info_name == "sweeps" and typed in ("create", "run", "start", "new"):
+            from nemo_runs.suggestions import did_you_mean
+
+            return did_you_mean("nemo customization sft --sweep")
+        return super().suggested(ctx, typed)

@@ -58,10 +58,22 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
             "eval run --benchmarks x",
             "No such option '--benchmarks' (did you mean '--benchmark'?). See 'gym eval",
         ),
-        (
-            "job status --lable a=b",
-            "No such option '--lable' (did you mean one of: '--label', '--live'?). See 'gym job status",
-        ),
+        ("job status --lable a=b", "No such option '--lable' (did you mean '--label'?). See 'gym job status"),
+        ("help", "No such command 'help' (did you mean 'gym --help'?). See 'gym --help'."),
+        ("version", "No such command 'version' (did you mean 'gym --version'?). See 'gym --help'."),
+        ("job help", "No such command 'help' (did you mean 'gym job --help'?). See 'gym job --help'."),
+        ("job kill latest", "No such command 'kill' (did you mean 'cancel'?). See 'gym job --help'."),
+        ("job delete latest", "No such command 'delete' (did you mean one of: 'rm', 'prune'?). See"),
+        ("stop latest", "No such command 'stop' (did you mean 'gym job cancel'?). See 'gym --help'."),
+        ("job ls", "No such command 'ls' (did you mean 'list'?). See 'gym job --help'."),
+        ("eval resume", "(did you mean one of: 'gym eval run --resume', 'gym job resubmit'?). See"),
+        ("eval validate", "No such command 'validate' (did you mean 'check'?). See 'gym eval --help'."),
+        ("job export latest --to lm_eval", "'mlflow', 'model-card' (did you mean 'lm-eval'?). See 'gym job"),
+        ("job export latest --to inspect-ai", "'model-card' (did you mean 'inspect'?). See 'gym job export"),
+        ("job export latest -t csv", "No such option '-t' (did you mean '--to'?). See 'gym job export"),
+        ("job fetch latest into", "Got unexpected extra argument (into). See 'gym job fetch --help'."),
+        ("eval run --temperature hot", "'--temperature': 'hot' is not a number. See 'gym eval run --help'."),
+        ("eval reverify latest", "; the results that are graded again are given with --rollouts FILE. See"),
         (
             "eval submit -c x --walltime 4h",
             "gym: Invalid value for '--walltime': '4h' is not a duration; write MM, MM:SS, HH:MM:SS, D-HH",
@@ -84,6 +96,31 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
 def test_a_mistyped_word_is_refused_with_the_nearest_one(words: str, hint: str, capsys) -> None:
     assert _status(words.split()) == 2
     assert hint in capsys.readouterr().err
+
+
+INTERRUPT = """
+import os, signal, sys
+class Interrupted:
+    def find_spec(self, name, *_more):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupted())
+from {}.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("name", "package"), [("gym", "nemo_gym"), ("nemo", "nemo_helix_plugin")])
+def test_ctrl_c_while_a_program_is_still_imported_is_answered_with_a_word(name: str, package: str) -> None:
+    program = [sys.executable, "-c", INTERRUPT.format(package)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", f"{name}: interrupted.\n")
+
+
+def test_a_list_that_is_empty_says_so(capsys) -> None:
+    assert _status(["list", "benchmarks", "lm-eval/"]) == 0
+    said = "gym: no benchmark begins with 'lm-eval/' (did you mean 'lm_eval/'?)\n"
+    assert capsys.readouterr() == ("", said)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.engines import harness_python, shared_cache
 from tests.nemo_gym.harness import local_tasks
 from tests.nemo_gym.harness.answering import AnsweringServer
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 
 pytestmark = [pytest.mark.slow, pytest.mark.services]
 

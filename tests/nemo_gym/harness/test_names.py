@@ -29,6 +29,17 @@ def test_a_name_with_the_prefix_is_a_benchmark_without_a_file(name: str, tmp_pat
     assert config.benchmark.verifier == {"type": "lm_eval"}
 
 
+@pytest.mark.parametrize(
+    "name", ["lm-eval/gsm8k", "lmeval/gsm8k", "LM_EVAL/gsm8k", "lm_eval:gsm8k", "lm-evaluation-harness/gsm8k"]
+)
+def test_another_way_to_write_the_prefix_is_answered_with_the_name(name: str, tmp_path: Path) -> None:
+    meant = r" \(did you mean 'lm_eval/gsm8k'\?\)"
+    with pytest.raises(ConfigError, match=f"there is no benchmark {name}{meant}"):
+        loaded(tmp_path, benchmark=name)
+    with pytest.raises(ConfigError, match=f"there is no {name}{meant} in"):
+        loaded(tmp_path, base={"config_paths": [name]})
+
+
 def test_a_submit_file_includes_it_by_the_same_name(tmp_path: Path) -> None:
     base = {"config_paths": ["lm_eval/gsm8k"], "benchmark": {"lm_eval": {"num_fewshot": 3}}}
     config = loaded(tmp_path, base=base)

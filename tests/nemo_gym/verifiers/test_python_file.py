@@ -57,7 +57,7 @@ def test_a_mapping_with_other_keys_is_an_error(returned, message):
         ("def grade(answer, gold): ...", "parameter 'gold' that is not known; known are answer, row"),
         ("def grade(answer, models): ...", "must be an async function"),
         ("import nothing_of_the_kind", r"ModuleNotFoundError.*grade.py:1.*; the text of this file alone"),
-        ("def grade(answer) ...", "grade.py does not load: SyntaxError"),
+        ("def grade(answer) ...", r"grade.py does not load: SyntaxError: expected ':' \(grade.py:1\)$"),
         ("metrics = {'a': 'up'}\ndef grade(answer): ...", r"metrics\['a'\] is 'up'"),
     ],
 )

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli import main, outside_commands
+from nemo_helix_plugin.cli import main, outside_commands, program
 from nemo_runs.extensions import entry_points
 
 
@@ -78,6 +78,19 @@ def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(package
         ("checkpoints list", " (did you mean 'nemo jobs checkpoints'?)"),
         ("upload x", " (did you mean one of: 'nemo files upload', 'nemo models upload'?)"),
         ("jobs create-it-all", ""),
+        ("help", " (did you mean 'nemo --help'?)"),
+        ("version", " (did you mean 'nemo --version'?)"),
+        ("jobs stop x", " (did you mean 'cancel'?)"),
+        ("jobs kill x", " (did you mean 'cancel'?)"),
+        ("jobs rm x", " (did you mean 'delete'?)"),
+        ("jobs status", " (did you mean 'get-status'?)"),
+        ("train", " (did you mean 'customization'?)"),
+        ("customization lora", " (did you mean 'sft'?)"),
+        ("secrets set a", " (did you mean 'create'?)"),
+        ("sweeps create", " (did you mean 'nemo customization sft --sweep'?)"),
+        ("config set base_url http://x", " (did you mean '--base-url'?)"),
+        ("jobs list -f jsn", " (did you mean 'json'?)"),
+        ("jobs watch x --timout 5", " (did you mean '--timeout'?)"),
     ],
 )
 def test_a_command_that_another_group_has_is_named(packages, capsys, words, meant):
@@ -171,7 +184,7 @@ def test_an_interrupt_ends_with_its_own_status(monkeypatch, capsys):
     def interrupt(**_kwargs):
         raise click.exceptions.Abort
 
-    monkeypatch.setattr(main.nemo, "main", interrupt)
+    monkeypatch.setattr(program.nemo, "main", interrupt)
     assert main._status([]) == errors.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "nemo: interrupted.\n"
 

@@ -8,8 +8,8 @@ import click
 import pytest
 from tests.nemo_helix_plugin.cli.test_terminal import Terminal
 
-from nemo_gym.cli.main import gym
-from nemo_helix_plugin.cli.main import nemo as nemo_program
+from nemo_gym.cli.program import gym
+from nemo_helix_plugin.cli.program import nemo as nemo_program
 
 VERBS = ("delete", "remove", "unpin", "revoke", "drain", "purge", "prune", "uninstall")
 MANY = {"nemo jobs pause": "--all", "gym job cancel": "--all"}

@@ -18,6 +18,7 @@ from nemo_gym.errors import DataError, GymError, SubmitError
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs.durable.files import create_file, read_document, replace_file
 from nemo_runs.errors import RunsError
+from nemo_runs.suggestions import suggestion
 from nemo_slurm.errors import SlurmError
 
 SHARED = 0o644
@@ -150,7 +151,9 @@ def find(name: str, *, report: Reporter) -> SubmissionRecord:
             f"{name} was not made by a submission, so there is no job to look at or to act on; `gym job "
             "results`, `show`, `verify`, `export` and `share` and `gym eval compare` read such folders."
         )
-    raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+    meant = suggestion(name, ["latest", *_ids_with_prefix("")])
+    there = meant or f" in {job_paths.job_index()}; `gym job list` shows what is there"
+    raise GymError(f"no submission '{name}'{there}.")
 
 
 def is_folder(name: str) -> bool:

@@ -11,6 +11,7 @@ from nemo_gym.job_paths import JobPaths, RunPaths, index_entry
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.records.index import Reporter
+from nemo_gym.rollouts.output.outputs_at import no_benchmark
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def chosen(record: SubmissionRecord, name: str | None) -> list[BenchmarkEntry]:
     entries = [entry for entry in record.benchmarks if name in (None, entry.benchmark)]
     entries = entries or [entry for entry in record.benchmarks if entry.model == name]
     if not entries:
-        names = ", ".join(entry.benchmark for entry in record.benchmarks)
-        of_models = f"; its models are {', '.join(models)}" if models else ""
-        raise GymError(f"{record.gym_job_id} has no benchmark '{name}'; it has {names or 'none'}{of_models}.")
+        names = [entry.benchmark for entry in record.benchmarks]
+        found = no_benchmark(record.gym_job_id, name or "", names, list(models))
+        of_models = f"; its models are {', '.join(models)}" if models and "did you" not in found else ""
+        raise GymError(f"{found}{of_models}.")
     return entries

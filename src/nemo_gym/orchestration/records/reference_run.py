@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.rollouts.output.outputs_at import no_benchmark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def _chosen(outputs: Mapping[str, RolloutPaths], name: str, benchmark: str, wher
     if benchmark in outputs:
         return outputs[benchmark]
     if len(outputs) > 1:
-        raise ConfigError(f"{where}: {name} has no benchmark '{benchmark}'; it has {', '.join(outputs)}.")
+        raise ConfigError(f"{where}: {no_benchmark(name, benchmark, list(outputs))}.")
     return next(iter(outputs.values()))
 
 

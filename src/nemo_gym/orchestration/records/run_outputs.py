@@ -13,7 +13,7 @@ from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import locations
 from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.records.run_search import found_below
-from nemo_gym.rollouts.output.outputs_at import outputs_at
+from nemo_gym.rollouts.output.outputs_at import no_benchmark, outputs_at
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.records.remote_copy import RemoteCopy
@@ -53,7 +53,7 @@ def run_without_record(name: str, benchmark: str | None = None) -> RunOutputs | 
     path = Path(name)
     found = outputs_at(path)
     if benchmark is not None and benchmark not in found:
-        raise GymError(f"{name} has no benchmark '{benchmark}'; it has {', '.join(found)}.")
+        raise GymError(f"{no_benchmark(name, benchmark, list(found))}.")
     chosen = {key: paths for key, paths in found.items() if benchmark in (None, key)}
     return RunOutputs(str(path), None, chosen, path if path.is_dir() else path.parent)
 

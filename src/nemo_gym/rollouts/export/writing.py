@@ -21,6 +21,8 @@ from nemo_runs.durable import disk
 
 _FILES = {"parquet": ".parquet", "csv": ".csv", "share": ".zip", "report": ".html"}
 """Formats that are one file, with its ending; the others are a folder."""
+_ENDINGS = frozenset({*_FILES.values(), ".json", ".jsonl", ".xlsx", ".pdf", ".eval", ".md", ".tar"})
+"""Endings that say what a file is."""
 
 UNFINISHED = "EXPORT_UNFINISHED"
 """A file in a folder that is written in its own place, as long as it is not whole."""
@@ -60,10 +62,12 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
     if request.python is not None and form not in ("wandb", "mlflow"):
         raise UsageError("--python is for --to wandb and --to mlflow alone.")
     path = (request.path or Path(_file_name(Path(outputs[0].run).name, form))).absolute()
+    _refuse_other_ending(form, path)
     with disk.full_disk_named(path):
         _remove_unfinished(path)
         if os.path.lexists(path):
-            raise _there_already(path)
+            within = path / _file_name(Path(outputs[0].run).name, form) if path.is_dir() else None
+            raise _there_already(path, within)
         path.parent.mkdir(parents=True, exist_ok=True)
         if form in ("wandb", "mlflow"):  # their files name the folder that they are in
             return _written_in_place(outputs, request, path)
@@ -138,8 +142,18 @@ def _move(made: Path, path: Path) -> None:
         raise
 
 
-def _there_already(path: Path) -> GymError:
-    return GymError(f"{path} is there already; choose another --output.")
+def _refuse_other_ending(form: str, path: Path) -> None:
+    ending = _FILES.get(form)
+    if path.suffix.lower() in _ENDINGS and path.suffix.lower() != ending:
+        if form == "share":
+            raise UsageError(f"--output {path.name}: a share ends with .zip, the report alone with .html.")
+        what = "a folder" if ending is None else f"a file that ends with {ending}"
+        raise UsageError(f"--output {path.name}: --to {form} writes {what}.")
+
+
+def _there_already(path: Path, within: Path | None = None) -> GymError:
+    example = "" if within is None else f", say {within}"
+    return GymError(f"{path} is there already; choose another --output{example}.")
 
 
 def _file_name(run: str, form: str) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import nemo_gym
 from nemo_gym import errors
+from nemo_gym.harness import names
 from nemo_gym.yaml_files import holds_rows
-from nemo_runs.suggestions import suggestion
+from nemo_runs.suggestions import did_you_mean, suggestion
 
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 """Environment variable: further search folders, separated like PATH."""
@@ -56,7 +57,7 @@ def find_config(
         raise errors.ConfigError(f"{where}: {name} is a folder; give the YAML file in it.")
     looked = ", ".join(str(root) for root in roots)
     shipped = [f"benchmarks/{n}/config.yaml" for n in benchmark_names(search_dirs, cwd)]
-    hint = suggestion(name, [*shipped, *_beside(name, roots)])
+    hint = did_you_mean(names.meant(name)) or suggestion(name, [*shipped, *_beside(name, roots)])
     raise errors.ConfigError(f"{where}: there is no {name}{hint} in {looked}.")
 
 
@@ -77,8 +78,10 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
                     return Path(os.path.abspath(path))
     _refuse_a_path(name, cwd / name)
     known = benchmark_names(search_dirs, cwd)
-    hint = suggestion(name, known) or (
-        f"; known: {', '.join(known)}, and lm_eval/{name} if it is a task of lm-evaluation-harness"
+    hint = (
+        did_you_mean(names.meant(name))
+        or suggestion(name, known)
+        or (f"; known: {', '.join(known)}, and lm_eval/{name} if it is a task of lm-evaluation-harness")
     )
     raise errors.ConfigError(f"--benchmark: there is no benchmark {name}{hint}.")
 

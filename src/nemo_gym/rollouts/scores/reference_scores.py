@@ -12,7 +12,7 @@ import orjson
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.manifest import OutputManifest
-from nemo_gym.rollouts.output.outputs_at import outputs_at
+from nemo_gym.rollouts.output.outputs_at import no_benchmark, outputs_at
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores.compare import measured_tasks
 from nemo_gym.rollouts.scores.group_scores import task_rows
@@ -35,7 +35,7 @@ def reference_output(name: str, benchmark: str) -> RolloutPaths:
     if len(found) == 1:
         return next(iter(found.values()))
     if benchmark not in found:
-        raise ConfigError(f"{_WHERE}: {name} has no benchmark '{benchmark}'; it has {', '.join(found)}.")
+        raise ConfigError(f"{_WHERE}: {no_benchmark(name, benchmark, list(found))}.")
     return found[benchmark]
 
 

@@ -8,7 +8,7 @@ from nemo_cli.completion import completion_command
 
 
 def _program() -> click.Command:
-    from nemo_helix_plugin.cli.main import nemo
+    from nemo_helix_plugin.cli.program import nemo
 
     return nemo
 

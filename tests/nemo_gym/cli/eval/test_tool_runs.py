@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.mock_server import MockServer
 from tests.result_rows import benchmark_config
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import ConfigError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.run_config.schema import load_run_config

@@ -167,7 +167,11 @@ def test_a_submission_is_found_by_id_unique_prefix_latest_or_run_directory(cache
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("gym-job-2026", "begins the ids of 2 submissions"), ("nope", "no submission 'nope'")],
+    [
+        ("gym-job-2026", "begins the ids of 2 submissions"),
+        ("nope", "no submission 'nope' in .*; `gym job list` shows"),
+        ("lates", r"^no submission 'lates' \(did you mean 'latest'\?\)\.$"),
+    ],
 )
 def test_an_ambiguous_or_unknown_name_says_so(cache: Path, tmp_path: Path, name: str, message: str):
     for number in (1, 2):

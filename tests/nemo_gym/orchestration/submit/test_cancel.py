@@ -127,17 +127,22 @@ def test_a_model_of_a_campaign_is_ended_by_its_name_and_the_others_go_on(place):
     assert not (place.folder / "large.a" / ".gym_cancelled").exists()
 
 
-@pytest.mark.parametrize("name", ["smal", "a", ""])
-def test_a_name_of_neither_a_benchmark_nor_a_model_ends_nothing(place, name):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("smal", " (did you mean 'small'?)"),
+        ("a", " (did you mean one of: 'small.a', 'large.a'?)"),
+        ("", "; it has small.a, small.b, large.a; its models are small, large"),
+    ],
+)
+def test_a_name_of_neither_a_benchmark_nor_a_model_ends_nothing(place, name, hint):
     of_two_models(place)
     with pytest.raises(GymError) as refused:
         place.cancel(name)
-    assert str(refused.value) == (
-        f"{ID} has no benchmark '{name}'; it has small.a, small.b, large.a; its models are small, large."
-    )
+    assert str(refused.value) == f"{ID} has no benchmark '{name}'{hint}."
     assert place.executor.calls == []
     place.models.clear()
-    with pytest.raises(GymError, match=r"it has small\.a, small\.b, large\.a\.$"):
+    with pytest.raises(GymError, match=rf"has no benchmark '{name}'( \(did you mean|; it has [a-z., ]*$)"):
         place.cancel(name)
 
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from tests.mock_server import MockServer
 from tests.result_rows import benchmark_config
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import ResumeRefusedError
 
 pytestmark = pytest.mark.services

@@ -8,7 +8,7 @@ from tests.mock_server import MockServer
 from tests.result_rows import benchmark_config
 
 import nemo_gym
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import ConfigError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores.certificate import certify

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import ConfigError, DataError, GymError
 from nemo_gym.rollouts.data.prepare import check_script, data_path, ensure_data
 from nemo_gym.rollouts.run_config.schema import RunConfig

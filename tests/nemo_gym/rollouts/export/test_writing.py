@@ -1,5 +1,6 @@
 """Where an export goes, and what is never overwritten."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -155,3 +156,27 @@ def test_an_option_of_another_format_is_refused(tmp_path: Path, more: dict[str, 
     request = ExportRequest(form="csv", path=tmp_path / "x", **more)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="alone"):
         write_export([exported(tmp_path / "run")], request)
+
+
+def test_a_folder_that_is_there_is_answered_with_a_place_in_it(tmp_path: Path) -> None:
+    say = f"{tmp_path} is there already; choose another --output, say {tmp_path}/gym-job-20261129T000000Z-0"
+    for form in ("csv", "inspect"):
+        with pytest.raises(GymError, match=re.escape(say)):
+            write_export([exported(tmp_path / form)], ExportRequest(form=form, path=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "said"),
+    [
+        ("csv", "a.parquet", "--output a.parquet: --to csv writes a file that ends with .csv."),
+        ("inspect", "a.eval", "--output a.eval: --to inspect writes a folder."),
+        ("model-card", "README.md", "--output README.md: --to model-card writes a folder."),
+        ("share", "a.PDF", "--output a.PDF: a share ends with .zip, the report alone with .html."),
+    ],
+)
+def test_a_name_with_the_ending_of_something_else_is_refused(
+    tmp_path: Path, form: str, name: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        write_export([exported(tmp_path / "run")], ExportRequest(form=form, path=tmp_path / name))
+    assert not (tmp_path / name).exists()

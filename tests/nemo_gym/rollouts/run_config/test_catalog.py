@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.rollouts.data.benchmark_list import list_benchmarks
 from nemo_gym.rollouts.run_config.catalog import find_benchmark, shipped_root
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from tests.result_rows import benchmark_config, result, run_config, write_manifest, write_output
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.rollouts.scores.compare import UnlikeRunsError, _shortened, compare, pair

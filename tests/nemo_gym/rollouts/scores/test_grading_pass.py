@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from tests.mock_server import MockServer
 from tests.result_rows import benchmark_config, result, run_config, write_manifest, write_output
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.output.rows import decode_row
 from nemo_gym.rollouts.scores.grading_pass import GradingJournal

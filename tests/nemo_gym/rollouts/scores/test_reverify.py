@@ -16,7 +16,7 @@ from tests.result_rows import (
     write_output,
 )
 
-from nemo_gym.cli.main import gym
+from nemo_gym.cli.program import gym
 from nemo_gym.errors import BusyError, ConfigError, DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import lock

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from nemo_helix_plugin.cli.command_context import CommandContext
-from nemo_helix_plugin.cli.main import nemo
+from nemo_helix_plugin.cli.program import nemo
 from nemo_helix_plugin.client.errors import BadRequestError, NotFoundError
 
 HERE, ELSEWHERE = "http://127.0.0.1:9", "https://service.example"
