@@ -59,7 +59,12 @@ ONLY_PARTS = {
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
     # evaluations beside jobs in one list
-    ("nemo_helix_server", "nemo_gym"): ("nemo_gym.pages",),
+    # and which benchmarks there are that a training may be evaluated by
+    ("nemo_helix_server", "nemo_gym"): (
+        "nemo_gym.pages",
+        "nemo_gym.errors",
+        "nemo_gym.rollouts.run_config.catalog",
+    ),
     ("nemo_engines", "nemo_gym"): (
         "nemo_gym.verifiers",
         # what a verifier is called with and raises, and how a benchmark makes a prompt of a row

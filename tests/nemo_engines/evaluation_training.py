@@ -8,11 +8,15 @@ from typing import Any
 
 from tests.nemo_engines.forge import Forge, Training, spec_of
 
+from nemo_trainer.contract import list_checkpoints
+
 SCORE = "eval_sums"
+STOPPING = {"metric": SCORE, "best_is": "highest", "patience": 2, "min_change": 1.0}
+SAVE = {"best_metric": SCORE, "best_is": "highest", "output": "best"}
 PROMPTS = ["What is 1 + 1?", "Say something."]
 
 
-def benchmark(folder: Path, rows: int = 5) -> Path:
+def benchmark(folder: Path, rows: int = 3) -> Path:
     """A benchmark as a job's first step leaves it: a digit is right, which even this model finds now and
     then."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +46,7 @@ def evaluated_spec(method: str, finetuning: str, folder: Path, **changes: Any) -
         "metric": SCORE,
         "folder": str(benchmark(folder / "benchmark")),
         "prompts": PROMPTS,
-        "batch_size": 2,
+        "batch_size": 1,
         "max_new_tokens": 4,
         **changes.pop("evaluation", {}),
     }
@@ -63,3 +67,39 @@ def started(forge: Forge, folder: Path, spec: dict[str, Any]) -> Training:
     training = Training(forge, folder, dict(spec))
     assert training.start() == 0, training.log
     return training
+
+
+def answered(training: Training) -> dict[int, list[int]]:
+    """The rows that were answered for each step, in the order of their files."""
+    found: dict[int, list[int]] = {}
+    for path in sorted((training.trainer_path / "evaluations").glob("*/answers*.jsonl")):
+        rows = [json.loads(line)["task_index"] for line in path.read_text().splitlines()]
+        found.setdefault(int(path.parent.name), []).extend(rows)
+    return found
+
+
+def scores(training: Training) -> dict[int, float]:
+    """Each score, by step."""
+    return {step: values[SCORE] for step, values in training.history.items() if SCORE in values}
+
+
+def early(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A spec that its scores end at step 6: none after the first one is good enough."""
+    spec = evaluated_spec("sft", "lora", folder, early_stopping=STOPPING, save=SAVE, **changes)
+    spec["schedule"]["max_steps"] = 12
+    return spec
+
+
+def assert_ended_alike(broken: Training, alone: Training, last: int) -> None:
+    """Both ended at a step, decided by the same scores, and asked each row once."""
+    for training in (alone, broken):
+        assert list(training.history) == list(range(1, last + 1)), training.log
+        assert training.progress["early_stopping"]["stopped_at"] == 6
+        assert training.progress["best_checkpoint"]["step"] == 2
+        assert {step: sorted(rows) for step, rows in answered(training).items()} == {
+            step: [0, 1, 2] for step in scores(training)
+        }
+    assert broken.history == alone.history
+    assert broken.weights
+    assert broken.weights == alone.weights
+    assert 2 in {item.step for item in list_checkpoints(broken.trainer_path)}

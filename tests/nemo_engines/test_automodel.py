@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests import engines
+from tests.nemo_engines.evaluation_training import assert_ended_alike, early, started
 from tests.nemo_engines.forge import (
     Forge,
     Training,
@@ -169,6 +170,17 @@ def test_an_early_end_comes_at_the_same_step_however_the_training_was_interrupte
     automodel: Forge, tmp_path: Path
 ) -> None:
     assert_ended_early_alike(automodel, tmp_path, early_spec(spec_for(tmp_path, "full"), "val_loss"))
+
+
+def test_it_is_evaluated_and_ended_by_a_benchmark_as_with_other_engines(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    spec = {**early(tmp_path), "engine": "automodel", "finetuning": "full"}
+    alone = started(automodel, tmp_path / "alone", spec)
+    broken = Training(automodel, tmp_path / "broken", spec)
+    assert broken.start(pause_after_batches=1) == 75, broken.log
+    assert broken.start() == 0, broken.log
+    assert_ended_alike(broken, alone, 6)
 
 
 PACKING = "batch.packing is not supported by engine 'automodel': leave it out"

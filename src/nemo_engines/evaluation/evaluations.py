@@ -80,6 +80,8 @@ class Evaluations:
         self._plan = run.spec.evaluation
         self._boundary = specs.boundary(run.spec)
         self._running: _Running | None = None
+        self._results: dict[int, Mapping[str, Any]] | None = None
+        """By step; `None`: they were not read yet."""
 
     def due(self, step: int, *, last: bool) -> bool:
         """Whether a step is evaluated: the last one, and the first in every so many where it can be saved."""
@@ -158,7 +160,7 @@ class Evaluations:
         while process.poll() is None:
             if self._run.session.interrupted():
                 return False
-            self._report_progress()
+            self._run.session.progress(phase="evaluating")
             time.sleep(_POLL)
         if -process.returncode not in _ASKED_TO_END:
             return True
@@ -225,6 +227,7 @@ class Evaluations:
             values = {name: float(result["score"])}
             values |= {f"{name}_{end}": float(result[end]) for end in ("low", "high")}
             self._run.session.metrics(running.step, values)
+        self._known_results()[running.step] = result
         if "error" in result:
             sys.stderr.write(f"the evaluation of step {running.step} failed: {result['error']}\n")
         self._report_progress()
@@ -235,7 +238,8 @@ class Evaluations:
         plan, running = self._plan, self._running
         assert plan is not None
         newest = max(running.step if running else 0, self._watch.evaluated_step)
-        found = [one for one in self._results() if one["step"] <= newest]
+        known = self._known_results()
+        found = [known[step] for step in sorted(known) if step <= newest]
         chosen = found if len(found) <= _SHOWN else [found[0], *found[-(_SHOWN - 1) :]]
         fields: dict[str, Any] = {
             "benchmark": plan.name,
@@ -251,11 +255,13 @@ class Evaluations:
         waits = fields["running"] is not None and plan.device == "same"
         self._run.session.progress(phase="evaluating" if waits else "training", evaluation=fields)
 
-    def _results(self) -> list[dict[str, Any]]:
-        """Those that have ended, in the order of steps."""
-        folder = self._run.session.context.paths.folder / FOLDER
-        found = [material.read_result(one) for one in folder.glob("*") if one.name.isdecimal()]
-        return sorted((one for one in found if one and isinstance(one.get("step"), int)), key=_step)
+    def _known_results(self) -> dict[int, Mapping[str, Any]]:
+        """What evaluations came to, of earlier starts too."""
+        if self._results is None:
+            folders = (self._run.session.context.paths.folder / FOLDER).glob("*")
+            found = {int(one.name): material.read_result(one) for one in folders if one.name.isdecimal()}
+            self._results = {step: result for step, result in found.items() if result is not None}
+        return self._results
 
     def _checkpoints(self) -> Iterable[Checkpoint]:
         found = list_checkpoints(self._run.session.context.trainer_path)
@@ -284,7 +290,7 @@ def _brief(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: result[name] for name in names if result.get(name) is not None}
 
 
-def _side_by_side(prompts: Iterable[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _side_by_side(prompts: Iterable[str], results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each prompt with its answers, by step."""
     found = []
     for number, prompt in enumerate(prompts):
@@ -310,7 +316,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")[-4000:]
     except OSError:
         return ""
-
-
-def _step(result: Mapping[str, Any]) -> int:
-    return int(result["step"])

@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts.run_config import catalog
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.body_problems import body_problems
 from nemo_helix_plugin.customization import backends, explain
@@ -306,7 +308,7 @@ class Customizer:
         if reference is None:
             return None
         if "/" not in reference:
-            return InputSource("benchmark", reference, reference)
+            return InputSource("benchmark", _known_benchmark(reference, self.settings.data_dir), reference)
         found = self.references.data(caller, workspace, "eval.benchmark", reference)
         if found.kind == "hub" or _CONFIG not in (found.files or ()):
             raise InvalidError(f"eval.benchmark: '{reference}' has no {_CONFIG} of a gym benchmark")
@@ -447,6 +449,16 @@ def validated(backend: backends.BackendDescription, spec: Mapping[str, Any]) -> 
         unknown = "there is no such field"
         more = f"; `nemo customization {backend.name} explain` shows them"
         raise SpecRefusedError([f"{one}{more}" if unknown in one else one for one in problems]) from None
+
+
+def _known_benchmark(name: str, folder: Path) -> str:
+    """The name of a benchmark that `gym` finds; nothing is looked for in the folder of anybody's work."""
+    try:
+        catalog.find_benchmark(name, cwd=folder)
+    except ConfigError as error:
+        said = str(error).removeprefix("--benchmark: ")
+        raise InvalidError(f"eval.benchmark: {said}") from error
+    return name
 
 
 def _profile(given: BaseModel, body: CreateCustomizationJobRequest) -> str | None:

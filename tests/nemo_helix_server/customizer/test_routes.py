@@ -134,6 +134,13 @@ def test_a_missing_engine_is_said_before_there_is_a_job(
         ({"dataset": "s3://x/y"}, 422, "dataset: 's3://x/y' does not name anything"),
         ({"model": "hf://a/b/c"}, 422, "model: 'hf://a/b/c' is not a name at the hub"),
         ({"model": "No Name"}, 422, "model: 'No Name' names no model or fileset"),
+        (
+            {"eval": {"benchmark": "arithmetik"}},
+            422,
+            "eval.benchmark: there is no benchmark arithmetik (did you mean 'arithmetic'?)",
+        ),
+        ({"eval": {"benchmark": "hf://a/b"}}, 422, "eval.benchmark: 'hf://a/b' has no config.yaml of a gym"),
+        ({"eval": {"every": 5}}, 422, "eval asks nothing: give eval.benchmark, eval.prompts or both"),
         ({"deployment_config": "x"}, 422, "deployment_config 'x' is not supported, because this service"),
         ({"output": {"name": "X"}}, 422, "output.name: "),
         ({"training": {"type": "dpo", "execution_profile": "slow"}}, 422, "'dpo-training' wants the profile"),
