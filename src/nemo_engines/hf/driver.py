@@ -49,7 +49,7 @@ class TrlDriver:
             trainer.processing_class,
             configurations=ending.writes_whole_model(run.spec),
         )
-        checkpoint = _shared(run)
+        checkpoint = _shared(run, run.checkpoint.folder if run.checkpoint else None)
         ended = callback.settle() if checkpoint is not None else False
         if checkpoint is not None and (ended or _is_final(checkpoint)):
             _load_weights(trainer, checkpoint)
@@ -147,9 +147,9 @@ def _require_modules(run: TrainingRun, model: Any) -> None:
                 raise BadSpecError(f"lora.{field}: the model has no module '{module}'")
 
 
-def _shared(run: TrainingRun) -> Path | None:
-    """The folder to go on from, as rank 0 chose it."""
-    chosen = [None if run.checkpoint is None else str(run.checkpoint.folder)]
+def _shared(run: TrainingRun, folder: Path | None) -> Path | None:
+    """The folder that rank 0 has chosen; the other ranks know only a part of what it knows."""
+    chosen = [None if folder is None else str(folder)]
     if run.world.size > 1:
         torch.distributed.broadcast_object_list(chosen, src=0)
     return None if chosen[0] is None else Path(chosen[0])
@@ -180,6 +180,6 @@ def _load_weights(trainer: Any, folder: Path) -> None:
 
 def _choose_weights(run: TrainingRun, trainer: Any, watch: MetricWatch) -> None:
     """Put the best checkpoint's weights into the model where that was asked for."""
-    best = choose_best(run, watch)
+    best = _shared(run, choose_best(run, watch) if run.world.leads else None)
     if best is not None:
         _load_weights(trainer, best)
