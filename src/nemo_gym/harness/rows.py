@@ -140,11 +140,11 @@ def _make(
     )
     try:
         opened = open_task(worker, options, api, tokenizer, report=report)
+        report(f"making the rows of {name}, once for these settings")
         if opened["downloads"]:
             report(_announcement(name, opened["downloads"], offline=offline))
         if opened["nltk"]:
             _announce_nltk(name, opened["nltk"], report, offline=offline)
-        report(f"making the rows of {name}, once for these settings")
         note = _note(options, api, tokenizer)
         note.parent.mkdir(parents=True, exist_ok=True)
         unfinished = note.with_name(f".{uuid.uuid4().hex[:12]}.tmp")

@@ -41,6 +41,7 @@ _FACT = (
 @click.option(
     "--with", "facts", multiple=True, metavar="FACT", help=f"A further column: {_FACT}; can be repeated."
 )
+@click.option("--metric", metavar="NAME", help="Show this metric in place of the score.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print a Markdown table.")
 @click.option("--latex", "form", flag_value="latex", help="Print a LaTeX table.")
@@ -51,6 +52,7 @@ def results(
     matrix: bool,
     rows: str,
     facts: tuple[str, ...],
+    metric: str | None,
     form: TableFormat | None,
     as_json: bool,
 ) -> int:
@@ -61,13 +63,18 @@ def results(
     of the local index is shown. A benchmark that is not finished says so.
 
     With --matrix the best score of a column is marked, where its difference from every other one is
-    significant: paired task by task, and corrected for the number of all pairs in the table.
+    significant: paired task by task, and corrected for the number of all pairs in the table. With --metric
+    none is marked, since only scores are paired.
     """
+    from nemo_gym.orchestration.results import scores
+
     if ids and labels:
         raise UsageError("give ids or --label, not both.")
     if form is not None and as_json:
         raise UsageError(f"give --{form} or --json, not both.")
     found = _found(ids, labels, campaigns=matrix)
+    if metric is not None:
+        found = [(record, scores.with_metric(row, metric)) for record, row in found]
     if not found and not as_json and form is None:
         report(
             "no submission matches; `gym job list` shows what is there."
@@ -173,6 +180,8 @@ def _print_matrix(
     click.echo(text.rstrip("\n"))
     if form is None:
         best = "; * best, significantly better than every other one of its column"
-        click.echo(f"\npercent, with 95% intervals{best if len(matrix.rows) > 1 else ''}")
+        metric = next((row.metric for _, row in found if row.metric is not None), None)
+        more = best if len(matrix.rows) > 1 and metric is None else ""
+        click.echo(f"\n{metric or 'percent'}, with 95% intervals{more}")
     for note in matrix.notes:
         report(note)

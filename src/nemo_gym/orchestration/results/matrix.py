@@ -121,7 +121,9 @@ def _pairs(
         scored = [
             row
             for row in rows
-            if (cell := cells.get((row, column))) is not None and cell.result.score is not None
+            if (cell := cells.get((row, column))) is not None
+            and cell.result.score is not None
+            and cell.result.metric is None  # only rewards are paired
         ]
         if len(scored) < 2:
             continue

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,7 +38,7 @@ class BenchmarkResult:
     status: Status
     """``complete``: all that was expected is measured; ``unfinished``: at work, or no summary."""
     score: float | None = None
-    """Mean reward over the measured rollouts, in [0, 1]."""
+    """Mean reward over the measured rollouts, in [0, 1]; else the value of `metric`."""
     low: float | None = None
     high: float | None = None
     """Ends of the 95 % interval."""
@@ -68,11 +68,17 @@ class BenchmarkResult:
     """The model's name in the campaign; ``None``: not of a campaign."""
     task: str = ""
     """The benchmark without that name; empty: as `benchmark`."""
+    metric: str | None = None
+    """The metric that `score` is; ``None``: the mean reward."""
 
     @property
     def column(self) -> str:
         """The benchmark, for whatever model."""
         return self.task or self.benchmark
+
+    def shown(self, value: float, *, sign: str = "") -> str:
+        """A score or an end of its interval: in percent with ``sign`` behind it, a metric's as it is."""
+        return f"{100 * value:.1f}{sign}" if self.metric is None else f"{value:.4g}"
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
@@ -124,6 +130,16 @@ def results_without_record(
     """The same of outputs that belong to no submission; ``run`` is what to call them."""
     tasks = _benchmarks_of(outputs)
     return [_of_output(run, name, paths, tasks.get(name, ""), report) for name, paths in outputs.items()]
+
+
+def with_metric(row: BenchmarkResult, name: str) -> BenchmarkResult:
+    """The result with one of its metrics in place of the score; without a score where it has none such."""
+    found = row.metrics.get(name)
+    if found is not None:
+        return replace(row, metric=name, score=found.value, low=found.low, high=found.high)
+    known = ", ".join(row.metrics) or "none"
+    detail = row.detail if row.score is None and not row.metrics else f"no metric {name}; there are {known}"
+    return replace(row, metric=name, score=None, low=None, high=None, detail=detail)
 
 
 def _benchmarks_of(outputs: Mapping[str, RolloutPaths]) -> dict[str, str]:
@@ -242,10 +258,12 @@ def results_cells(
     cells = [
         [
             row.gym_job_id,
-            row.benchmark,
+            row.column if row.label is None else row.benchmark,
             row.status,
-            "-" if row.score is None else f"{row.score:.1%}",
-            "-" if row.low is None or row.high is None else f"{row.low:.1%} to {row.high:.1%}",
+            "-" if row.score is None else row.shown(row.score, sign="%"),
+            "-"
+            if row.low is None or row.high is None
+            else f"{row.shown(row.low, sign='%')} to {row.shown(row.high, sign='%')}",
             "-" if row.expected is None else f"{row.measured:,}/{row.expected:,}",
             row.model or "-",
             *(value or "-" for value in (values[at] if facts else ())),

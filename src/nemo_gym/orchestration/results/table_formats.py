@@ -63,11 +63,11 @@ def _shown(cell: MatrixCell | None, form: TableFormat) -> str:
         return "-" if form != "latex" else "--"
     result = cell.result
     assert result.score is not None
-    score = f"{100 * result.score:.1f}"
+    score = result.shown(result.score)
     interval = (
         ""
         if result.low is None or result.high is None
-        else f"[{100 * result.low:.1f}, {100 * result.high:.1f}]"
+        else f"[{result.shown(result.low)}, {result.shown(result.high)}]"
     )
     unfinished = "" if result.status == "complete" else "†"
     if form == "markdown":

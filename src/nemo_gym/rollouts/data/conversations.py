@@ -17,11 +17,10 @@ _SPEAKERS: Final = {
 """Who speaks, in the words of data sets with ``from`` and ``value``."""
 
 
-def conversation_of(value: Any, name: str) -> list[Message]:
+def _messages_of(value: Any, name: str) -> list[Message]:
     """The messages in a field: a list with ``role`` and ``content``, or with ``from`` and ``value``; or text.
 
-    A list may be written as JSON in a text, as tables have it. `DataError` with a phrase for what is none,
-    and for one that ends with the assistant's answer: there would be nothing left to ask.
+    A list may be written as JSON in a text, as tables have it. `DataError` with a phrase for what is none.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -34,10 +33,45 @@ def conversation_of(value: Any, name: str) -> list[Message]:
         return [{"role": "user", "content": value}]
     if not isinstance(value, list) or not value:
         raise DataError(f"the field {name} must hold a conversation: a text, or a list of messages")
-    messages = [_message(message, name, number) for number, message in enumerate(value, 1)]
+    return [_message(message, name, number) for number, message in enumerate(value, 1)]
+
+
+def conversation_of(value: Any, name: str) -> list[Message]:
+    """The messages in a field, as `_messages_of` reads them, to be answered.
+
+    `DataError` with a phrase for what is none, and for one that ends with the assistant's answer: there would
+    be nothing left to ask.
+    """
+    messages = _messages_of(value, name)
     if messages[-1].get("role") == "assistant":
-        raise DataError(f"the conversation in {name} ends with an answer of the assistant; leave that out")
+        raise DataError(
+            f"the conversation in {name} ends with an answer of the assistant; leave that out, or say "
+            "prompt.ends_with_answer: true where it is the expected one"
+        )
     return messages
+
+
+def without_answer(value: Any, name: str) -> tuple[list[Message], str]:
+    """The messages in a field before the last one, which is the expected answer, and its text.
+
+    `DataError` with a phrase for a conversation that does not end so, and for one that `conversation_of`
+    refuses.
+    """
+    messages = _messages_of(value, name)
+    text = text_of(messages[-1].get("content")) if messages[-1].get("role") == "assistant" else ""
+    if not text.strip():
+        raise DataError(f"the conversation in {name} does not end with an answer of the assistant")
+    if len(messages) == 1:
+        raise DataError(f"the conversation in {name} is an answer alone, and nothing is asked")
+    return messages[:-1], text
+
+
+def text_of(content: Any) -> str:
+    """The text of a message; of several parts all of their texts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    return "".join(str(part.get("text") or "") for part in parts if isinstance(part, Mapping))
 
 
 def turns_of(row: Mapping[str, Any], name: str) -> list[str]:

@@ -13,7 +13,7 @@ import orjson
 
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data import row_files
-from nemo_gym.rollouts.data.conversations import turns_of
+from nemo_gym.rollouts.data.conversations import turns_of, without_answer
 from nemo_gym.rollouts.data.examples import Examples
 from nemo_gym.rollouts.data.prepare import data_path, ensure_split
 from nemo_gym.rollouts.data.requests import request_maker
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 _OURS = ("agent_ref", "task_source")
+EXPECTED = "expected_answer"
+"""The field that verifiers take the right answer from, unless their options name another."""
 KEPT_BYTES = 16 << 20
 """Memory for planned rollouts from the check of their rows to the writing; more are made a second time."""
 _OBJECT_BYTES = 64
@@ -197,15 +199,24 @@ def _mapper(config: RunConfig) -> Callable[[Row], Row]:
     benchmark, prompt = config.benchmark, config.benchmark.prompt
     choices = None if benchmark.choices is None else benchmark.choices.model_dump()
     mapped = row_mapper(benchmark.fields, choices, benchmark.parse)
-    turns = None if prompt is None else prompt.turns
-    if turns is None:
-        return mapped
+    if prompt is not None and prompt.turns is not None:
+        name = prompt.turns
+        return lambda row: _with_turns(mapped(row), name)
+    if prompt is not None and prompt.ends_with_answer and prompt.conversation is not None:
+        talk = prompt.conversation
+        return lambda row: _with_answer(mapped(row), talk)
+    return mapped
 
-    def with_turns(row: Row) -> Row:
-        row = mapped(row)
-        return {**row, turns: turns_of(row, turns)}
 
-    return with_turns
+def _with_turns(row: Row, name: str) -> Row:
+    return {**row, name: turns_of(row, name)}
+
+
+def _with_answer(row: Row, name: str) -> Row:
+    """The row with the last message of its conversation as the expected answer, unless it names another."""
+    messages, answer = without_answer(row.get(name), name)
+    expected = row.get(EXPECTED)
+    return {**row, name: messages, EXPECTED: answer if expected is None else expected}
 
 
 def _of_data(row: Row) -> Row:

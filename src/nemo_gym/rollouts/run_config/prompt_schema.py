@@ -58,6 +58,9 @@ class PromptConfig(Strict):
     """What the user says."""
     conversation: str | None = None
     """In place of ``user``: the field that holds the messages so far."""
+    ends_with_answer: bool | None = None
+    """Whether each conversation ends with the expected answer of the assistant, as those for training do: it
+    is left out of what is asked, and becomes ``expected_answer`` where the row has none."""
     turns: str | None = None
     """In place of ``user``: the field that holds what the user says, a list of texts; each is said once the
     one before is answered."""
@@ -90,6 +93,8 @@ class PromptConfig(Strict):
         if self.user is None and self.examples is not None:
             what = "turns" if self.conversation is None else "a conversation"
             raise ValueError(f"has {what}, to which examples cannot be added; use user")
+        if self.ends_with_answer is not None and self.conversation is None:
+            raise ValueError("ends_with_answer is for a conversation")
         if self.turns is not None and self.images is not None:
             raise ValueError("has turns, to which images cannot be added; use conversation or user")
         if self.images_in_text is not None and (self.images is None or self.user is None):

@@ -132,10 +132,20 @@ class Summary:
 
     @property
     def whole(self) -> bool:
-        """Whether a decision fell, or else each rollout has a result that is understood."""
+        """Whether a decision fell, or else each rollout has a result that is understood.
+
+        Rollouts without a score of their own are, where a metric of the whole run was made of all of them
+        (perplexity).
+        """
         coverage = self.coverage
         decided = self.until is not None and self.until["outcome"] is not None
-        return decided or coverage.expected == coverage.measured + coverage.masked
+        answered = coverage.measured + coverage.unscored
+        of_all = any(
+            metric.over == "run" and metric.value is not None and metric.count == answered
+            for metric in self.metrics.values()
+        )
+        understood = answered if of_all else coverage.measured
+        return decided or coverage.expected == understood + coverage.masked
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""

@@ -14,8 +14,9 @@ from tests.result_rows import benchmark_config, result, run_config, write_manife
 
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.results.matrix import ScoreMatrix, score_matrix
-from nemo_gym.orchestration.results.scores import BenchmarkResult
+from nemo_gym.orchestration.results.scores import BenchmarkResult, with_metric
 from nemo_gym.orchestration.results.table_formats import matrix_text, rows_text
+from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 
 TASKS = 40
 
@@ -143,3 +144,15 @@ def test_csv_and_json_have_numbers(matrix: ScoreMatrix) -> None:
 def test_a_spreadsheet_runs_no_name_as_a_formula() -> None:
     lines = rows_text(["name", "value"], [["=HYPERLINK(1)", "-0.5"], ["+1", "@x"]], "csv").splitlines()
     assert lines == ["name,value", "'=HYPERLINK(1),-0.5", "+1,'@x"]
+
+
+def test_a_metric_in_place_of_the_score_is_shown_as_it_is_and_marks_no_best(tmp_path: Path) -> None:
+    ppl = MeasuredMetric(value=1320.6, over="run", low=1000.0, count=TASKS)
+    rows = [cell(tmp_path, name, right, metrics={"ppl": ppl}) for name, right in (("a", 4), ("b", 36))]
+    rows.append(cell(tmp_path, "c", 20))
+    matrix = score_matrix([(name, with_metric(row, "ppl")) for name, row in rows])
+    assert best(matrix) == []
+    assert not matrix.pairs
+    assert "c, sums: no metric ppl; there are none" in matrix.notes
+    lines = matrix_text(matrix, "text", head="model").splitlines()
+    assert [line.split() for line in lines[1:]] == [["a", "1321"], ["b", "1321"], ["c", "-"]]

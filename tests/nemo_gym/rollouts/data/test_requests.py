@@ -118,6 +118,7 @@ def test_a_jinja_template_reads_fields_and_nothing_else(tmp_path: Path, template
         ({"turns": "m", "images": ["i"]}, "cannot be added"),
         ({"conversation": "m", "examples": {"rows": [{"a": 1}]}}, "cannot be added"),
         ({"user": "x", "images_in_text": True}, "images_in_text is for images"),
+        ({"user": "x", "ends_with_answer": True}, "ends_with_answer is for a conversation"),
         ({"user": "x", "examples": {}}, "needs rows .* or split"),
         ({"user": "x", "examples": {"split": "train"}}, "needs count"),
         ({"user": "x", "examples": {"rows": [{"a": 1}], "count": 2}}, "has 1 rows, fewer"),
@@ -368,3 +369,40 @@ def test_a_field_to_group_by_that_no_row_has_is_refused_before_the_first_request
         else:
             with pytest.raises(ConfigError, match=rf"benchmark.group_by: {problem}"):
                 planned(grouped)
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [{"from": "human", "value": "1 + 1?"}, {"from": "gpt", "value": "2"}],
+        [
+            {"role": "user", "content": "1 + 1?"},
+            {"role": "assistant", "content": [{"type": "text", "text": "2"}]},
+        ],
+        '[{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]',
+    ],
+)
+def test_a_conversation_for_training_is_asked_without_its_last_answer_which_is_expected(
+    tmp_path: Path, talk: Any
+) -> None:
+    prompt = {"conversation": "m", "ends_with_answer": True}
+    rows = [{"m": talk}, {"m": talk, "expected_answer": "two"}]
+    first, second = planned(config(tmp_path, prompt, rows))
+    assert first["responses_create_params"]["input"] == [user("1 + 1?")]
+    assert (first["expected_answer"], second["expected_answer"]) == ("2", "two")
+
+
+@pytest.mark.parametrize(
+    ("talk", "problem"),
+    [
+        ([{"role": "user", "content": "1 + 1?"}], "does not end with an answer of the assistant"),
+        ([{"role": "assistant", "content": "2"}], "is an answer alone"),
+        (None, "must hold a conversation"),
+    ],
+)
+def test_a_conversation_without_such_an_answer_is_refused_by_line(
+    tmp_path: Path, talk: Any, problem: str
+) -> None:
+    prompt = {"conversation": "m", "ends_with_answer": True}
+    with pytest.raises(DataError, match=f"rows.jsonl:1: .*{problem}"):
+        planned(config(tmp_path, prompt, [{"m": talk, "expected_answer": "2"}]))

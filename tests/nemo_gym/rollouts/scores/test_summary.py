@@ -1,6 +1,7 @@
 import dataclasses
 import io
 
+from nemo_gym.rollouts.scores.measured_metric import MeasuredMetric
 from nemo_gym.rollouts.scores.statistics import Interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
 
@@ -55,6 +56,20 @@ def test_a_person_reads_score_coverage_failures_tokens_and_time():
         "time       1 min 15 s, a rollout 180 ms (median), 410 ms (p99)",
         "note       1 unreadable lines were left out",
     ]
+
+
+def test_a_run_whose_metrics_are_of_all_answers_together_is_whole_without_a_score():
+    counts = {**dataclasses.asdict(SUMMARY.coverage), "measured": 0, "failed": 0, "unscored": 80}
+    unscored = dataclasses.replace(SUMMARY, coverage=Coverage(**counts), score=None)
+    perplexity = MeasuredMetric(value=12.5, over="run", count=80)
+    assert dataclasses.replace(unscored, metrics={"perplexity": perplexity}).whole
+    for other in (
+        MeasuredMetric(value=None, over="run", count=80),
+        MeasuredMetric(value=0.5, over="run", count=79),
+        MeasuredMetric(value=1.0, over="rollouts", count=80),
+    ):
+        assert not dataclasses.replace(unscored, metrics={"other": other}).whole
+    assert not unscored.whole
 
 
 def test_pass_at_ten_and_more_is_printed_and_pass_at_one_is_the_score():
