@@ -7,6 +7,7 @@ so that a crash leaves no half of a checkpoint where somebody would look for a w
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -27,50 +28,52 @@ from nemo_runs.durable.files import replace_file, sync_folder
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")
 _BLOCK = 512
 _CLUSTER = "cluster"
+_KNOWN = 1024
+"""So many jobs have their paths kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobDirectory:
     """The directory of one job; the only place that knows the names in it."""
 
     folder: Path
 
-    @property
+    @functools.cached_property
     def record(self) -> Path:
         """The job as it was last seen, for a rebuild."""
         return self.folder / "job.json"
 
-    @property
+    @functools.cached_property
     def transitions(self) -> Path:
         """Everything that happened to the job, one line each."""
         return self.folder / "transitions.jsonl"
 
-    @property
+    @functools.cached_property
     def storage(self) -> Path:
         """What a storage window keeps and deletes; all attempts share it."""
         return self.folder / "storage"
 
-    @property
+    @functools.cached_property
     def scratch(self) -> Path:
         """One folder a start, gone with it."""
         return self.folder / "scratch"
 
-    @property
+    @functools.cached_property
     def runs(self) -> Path:
         """One folder a start: claim, end, log."""
         return self.folder / "runs"
 
-    @property
+    @functools.cached_property
     def cluster(self) -> Path:
         """What was seen of the job's steps on clusters, and digests of what was sent there."""
         return self.folder / _CLUSTER
 
-    @property
+    @functools.cached_property
     def record_folders(self) -> tuple[Path, ...]:
         """The folders of records about parts of the job."""
         return tuple(self.folder / name for name in ("attempts", "steps", "tasks"))
 
-    @property
+    @functools.cached_property
     def records(self) -> tuple[Path, ...]:
         """The job's record and the folders of the others."""
         return (self.record, *self.record_folders)
@@ -112,9 +115,14 @@ class JobStorage:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self.trash = data_dir / "trash"
+        # every pass asks for the folders of the same few jobs again and again
+        self._directory = functools.lru_cache(maxsize=_KNOWN)(self._named)
 
     def paths(self, workspace: str, job_id: str) -> JobDirectory:
         """Where a job lies."""
+        return self._directory(workspace, job_id)
+
+    def _named(self, workspace: str, job_id: str) -> JobDirectory:
         return JobDirectory(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
 
     def any_on_cluster(self) -> bool:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,14 @@ def _is_dead(identity: ProcessIdentity) -> bool:
 
 
 def _encode(book: Book) -> bytes:
-    held = [asdict(holder) for holder in book.held.values()]
-    waiting = [{**asdict(request), "identity": asdict(who)} for request, who in book.waiting.values()]
+    held = [_fields(holder) | {"identity": _fields(holder.identity)} for holder in book.held.values()]
+    waiting = [_fields(request) | {"identity": _fields(who)} for request, who in book.waiting.values()]
     return json.dumps({"held": held, "waiting": waiting}).encode("ascii") + b"\n"
+
+
+def _fields(value: LeaseHolder | LeaseRequest | ProcessIdentity) -> dict[str, Any]:
+    """What `dataclasses.asdict` gives of one that holds plain values, at a tenth of its cost."""
+    return {name: getattr(value, name) for name in value.__slots__}
 
 
 def _read(path: Path) -> tuple[Book, bytes]:

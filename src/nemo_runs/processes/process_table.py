@@ -33,7 +33,8 @@ def read_entry(pid: int) -> ProcessEntry | None:
     if not _has_proc():
         return next((_from_columns(*row) for row in ps.columns(pid)), None)
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
+            text = file.readall()
     except OSError:
         return None
     # the second field, the program's name in parentheses, may hold anything: fields are counted behind it
@@ -146,7 +147,12 @@ def _read_once(path: Path) -> str:
 
 
 def _has_proc() -> bool:
-    return (_PROC / "self").exists()
+    return _is_mounted(_PROC)
+
+
+@functools.cache
+def _is_mounted(proc: Path) -> bool:
+    return (proc / "self").exists()
 
 
 @functools.cache
