@@ -19,6 +19,8 @@ from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.records import Association, Partition
 from nemo_slurm.remote_script import missing_paths, remote_script
 
+_OWN_LINES = ("sbatch: ", "allocation failure: ")
+"""How lines of ``sbatch`` begin; other ones are a banner or a job_submit plug-in's."""
 _CONFIG = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
@@ -130,15 +132,22 @@ def missing(host: Host, paths: Sequence[str]) -> list[str]:
     return [paths[number] for number in missing_paths(host, paths)]
 
 
+def _own_lines(said: str) -> list[str]:
+    """What ``sbatch`` said itself, without what a site prints around it; all of it where that is not seen."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith(_OWN_LINES)]
+    return own or lines
+
+
 def accepts(host: Host, script: str, *, about: str, change: str) -> Finding:
     """What ``sbatch --test-only`` says to a script; ``change`` names what to change when it refuses."""
     path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
     try:
         host.write(path, script.encode(), mode=0o600)
-        said = (line.removeprefix("sbatch: ") for line in Cluster(host).test(path).splitlines())
-        return findings.ok(about, "; ".join(line.strip() for line in said if line.strip()))
+        said = (line.removeprefix("sbatch: ") for line in _own_lines(Cluster(host).test(path)))
+        return findings.ok(about, "; ".join(said))
     except SchedulerRefusedError as error:
-        return findings.problem(about, f"{' '.join(error.text.split())}; change {change}.")
+        return findings.problem(about, f"{' '.join(_own_lines(error.text))}; change {change}.")
     except SlurmError as error:
         return findings.unknown(about, str(error))
     finally:

@@ -9,9 +9,8 @@ from tests.nemo_gym.orchestration.submit_files import changed
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.submit import preflight
-from nemo_runs.findings import ok
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import NotReachableError
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
 from nemo_slurm.facts import accepts, gather
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
@@ -36,13 +35,6 @@ def test_a_controller_that_is_away_is_asked_one_question_and_nothing_is_submitte
         preflight.refuse_cheaply(config, LocalHost())
 
 
-def test_what_a_site_prints_beside_the_schedulers_answer_stays_on_one_line(fake, monkeypatch):
-    said = "Welcome to alps\nsbatch: billed to physics\n\nsbatch: Job 7 to start at 12:00"
-    monkeypatch.setattr(Cluster, "test", lambda *_: said)
-    found = accepts(LocalHost(), "#!/bin/bash\n", about="sbatch", change="x")
-    assert found == ok("sbatch", "Welcome to alps; billed to physics; Job 7 to start at 12:00")
-
-
 def test_accounting_that_does_not_answer_is_asked_once_and_is_no_obstacle(fake):
     fake.set(Faults(accounting="down"))
     facts = gather(LocalHost())
@@ -62,6 +54,36 @@ def test_jobs_are_counted_by_account_whatever_a_site_prints_around_them(fake, tm
     facts = gather(LocalHost())
     assert facts.queued == {"physics": 3, "biology": 1}
     assert [partition.name for partition in facts.partitions] == ["main"]
+
+
+BANNER = "*****\n* Welcome *\n*****\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "refused", "text"),
+    [
+        (
+            f"{BANNER}sbatch: billed to physics\n\nsbatch: Job 7 to start at noon",
+            False,
+            "billed to physics; Job 7 to start at noon",
+        ),
+        (f"{BANNER}allocation failure: Too many", True, "allocation failure: Too many; change x."),
+        (
+            f"{BANNER}sbatch: error: no partition\nallocation failure: Invalid",
+            True,
+            "sbatch: error: no partition allocation failure: Invalid; change x.",
+        ),
+        ("lua: ask for\n a project", True, "lua: ask for a project; change x."),
+    ],
+)
+def test_what_a_site_prints_around_an_answer_is_no_part_of_it(monkeypatch, said, refused, text):
+    def test(_cluster, _path):
+        if refused:
+            raise SchedulerRefusedError(["sbatch"], 1, said)
+        return said
+
+    monkeypatch.setattr(Cluster, "test", test)
+    assert accepts(LocalHost(), "#!/bin/sh\n", about="x", change="x").text == text
 
 
 def test_a_config_error_stays_one(fake):

@@ -109,6 +109,11 @@ def judge_host(
         yield warning(
             "setup", f"config.setup: the last of its lines fails on {label}: {seen.setup or 'silently'}"
         )
+    if not all(one.tried for one in (seen.own, *seen.engines.values()) if one is not None):
+        text = (
+            f"config.setup: its lines end the shell on {label} before any interpreter is tried; take out what"
+        )
+        yield problem("setup", f"{text} leaves the shell, such as exit.")
     if seen.own is not None:
         yield _python(settings, seen.own, label)
     yield from _engines(settings, provider, seen, label)
@@ -237,6 +242,8 @@ def _clock(seen: HostSurvey, label: str) -> Finding:
 
 def _python(settings: SlurmSettings, own: Interpreter, label: str) -> Finding:
     about, key = "python", f"config.python: {settings.python}"
+    if not own.tried:
+        return unknown(about, f"{key} was not tried, since config.setup ends the shell before it")
     if own.version is None:
         return problem(about, f"{key} does not run on {label}: {own.said}; name one of Python 3.11 or newer.")
     shown = ".".join(map(str, own.version))
@@ -262,6 +269,8 @@ def _engines(settings: SlurmSettings, provider: Provider, seen: HostSurvey, labe
 
 def _engine(name: str, engine: Interpreter, label: str, *, inside: bool) -> Finding:
     about, key = f"engine {name}", f"config.engines.{name}: {engine.python}"
+    if not engine.tried:
+        return unknown(about, f"{key} was not tried, since config.setup ends the shell before it")
     if engine.version is None and inside:
         return unknown(about, f"{key} does not run on {label} itself; it may be inside the container")
     if engine.version is None:

@@ -46,6 +46,8 @@ class Interpreter:
     """Of those packages that it has."""
     said: str = ""
     """What it printed when it did not run."""
+    tried: bool = True
+    """False: the setup lines have ended the shell before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ def _wanted(engine: str) -> list[list[str]]:
 def _interpreter(python: str, said: Mapping[str, str], number: int) -> Interpreter:
     word = next((word for word in said if word.startswith(f"python {number} ")), None)
     if word is None:
-        return Interpreter(python, None, said="config.setup ends the shell before it is tried")
+        return Interpreter(python, None, tried=False)
     _, found, document = said[word].rpartition("found ")
     if not found or not word.endswith(" 0"):
         line = reason_line(said[word])

@@ -134,6 +134,24 @@ def about(found: list[Finding], what: str) -> Finding:
             FindingLevel.PROBLEM,
             "config.python: python3 does not run on 'alps': not found; name one",
         ),
+        (
+            host(own=Interpreter("python3", None, tried=False)),
+            "setup",
+            FindingLevel.PROBLEM,
+            "config.setup: its lines end the shell on 'alps' before any interpreter is tried; take out",
+        ),
+        (
+            host(own=Interpreter("python3", None, tried=False)),
+            "python",
+            FindingLevel.UNKNOWN,
+            "config.python: python3 was not tried, since config.setup ends the shell before it",
+        ),
+        (
+            host({"engines": {"trl": "/e/py"}}, engines={"trl": Interpreter("/e/py", None, tried=False)}),
+            "engine trl",
+            FindingLevel.UNKNOWN,
+            "config.engines.trl: /e/py was not tried, since config.setup ends",
+        ),
         (host({"host": "alps"}), "engines", FindingLevel.WARNING, "config.engines: it names none"),
         (
             host({"engines": {"tlr": "/e/py"}}),

@@ -66,7 +66,7 @@ def test_an_answer_that_breaks_off_proves_nothing_good() -> None:
     assert (found.ahead, found.user, found.free_bytes) == (0.0, None, None)
     assert found.own is not None
     assert found.own.version is None
-    assert {one.said for one in found.engines.values()} == {"config.setup ends the shell before it is tried"}
+    assert not any(one.tried for one in found.engines.values())
 
 
 def looked(tmp_path: Path, **settings: Any) -> HostSurvey:
