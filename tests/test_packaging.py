@@ -16,7 +16,7 @@ def tracked(folder):
 
 def test_every_file_of_the_shipped_benchmarks_is_in_the_distribution_and_no_prepared_data():
     shipped = {name: f"nemo_gym/shipped/{name}" for name in tracked("benchmarks")}
-    assert WHEEL["force-include"] == shipped
+    assert WHEEL["force-include"] == {**shipped, "docs": "nemo_cli/docs"}
 
 
 def test_every_package_is_in_the_distribution():

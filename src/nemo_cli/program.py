@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from nemo_cli import usage_words
+from nemo_cli import docs_pages, usage_words
 from nemo_runs import homes, streams
 from nemo_runs.errors import RunsError
 
@@ -32,6 +32,8 @@ class Program:
     """Set in the environment, it asks for a traceback before the sentence of an error."""
     explain: Callable[[Exception], tuple[int, Sequence[str]] | None]
     """Exit status and sentences of an error that the program itself raises; `None` for any other."""
+    explaining: Callable[[Exception, Sequence[str]], str | None] = lambda _error, _words: None
+    """The topic of the page that explains an error of a command line; `None` where a page would not help."""
 
     def run(self) -> NoReturn:
         """Run with the arguments of this process, and leave with the documented exit status."""
@@ -64,7 +66,7 @@ class Program:
             let_stdout_go()
             return EXIT_ERROR
         except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence
-            return self._report_error(error)
+            return self._report_error(error, args)
         return status if isinstance(status, int) else EXIT_DONE
 
     def _report_usage(self, error: click.UsageError) -> None:
@@ -73,7 +75,7 @@ class Program:
         between = "\n" if "\n" in message else " "
         self._report(f"{_ended(message)}{between}See '{where} --help'.")
 
-    def _report_error(self, error: Exception) -> int:
+    def _report_error(self, error: Exception, args: Sequence[str]) -> int:
         if os.environ.get(self.debug_variable):
             import traceback
 
@@ -81,7 +83,15 @@ class Program:
         status, sentences = self.explain(error) or (EXIT_ERROR, [self._sentence(error)])
         for sentence in sentences:
             self._report(_ended(sentence))
+        self._name_page(error, args)
         return status
+
+    def _name_page(self, error: Exception, args: Sequence[str]) -> None:
+        """Name the page that explains an error to a person; programs read the sentence as the last line."""
+        if sys.stderr.isatty():
+            topic = self.explaining(error, [word for word in args if not word.startswith("-")])
+            if topic is not None and topic in docs_pages.topics():
+                self._report(f"see `{self.name} docs {topic}`.")
 
     def _sentence(self, error: Exception) -> str:
         """What went wrong, of errors that any program meets."""

@@ -11,7 +11,7 @@ from nemo_cli.lazy_group import LazyGroup
 _PRINT = frozenset(
     {
         *("list", "status", "watch", "info", "logs", "results", "show", "bill", "verify"),
-        *("check", "compare", "benchmarks", "completion"),
+        *("check", "compare", "benchmarks", "completion", "docs"),
     }
 )
 """Commands whose output is all that they are for; every other one has done something when it prints."""

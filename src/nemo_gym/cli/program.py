@@ -9,6 +9,7 @@ import click
 from nemo_cli.lazy_group import Lazy
 from nemo_cli.program import Program
 from nemo_gym import __version__, errors
+from nemo_gym.cli.error_pages import explaining
 from nemo_gym.cli.lazy import GymGroup
 
 _EVAL = {
@@ -63,6 +64,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     lazy={
         "serve": Lazy("nemo_gym.cli.serve:serve", "Serve a small model on this machine, OpenAI-compatible."),
         "view": Lazy("nemo_gym.cli.view:view", "Show evaluations in a browser, read-only."),
+        "docs": Lazy("nemo_cli.docs_pages:docs", "List the pages of the documentation, or show one."),
         "completion": Lazy(
             "nemo_gym.cli.completion:completion", "Complete commands and names in bash, zsh or fish."
         ),
@@ -99,5 +101,5 @@ def _explain(error: Exception) -> tuple[int, list[str]] | None:
     return (errors.EXIT_ERROR, [str(error)]) if isinstance(error, SlurmError) else None
 
 
-PROGRAM = Program("gym", gym, "NEMO_GYM_DEBUG", _explain)
+PROGRAM = Program("gym", gym, "NEMO_GYM_DEBUG", _explain, explaining)
 """It, as a process."""

@@ -8,6 +8,7 @@ from nemo_cli.lazy_group import Lazy
 from nemo_cli.program import Program
 from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import outside_commands
+from nemo_helix_plugin.cli.error_pages import explaining
 from nemo_helix_plugin.cli.global_options import global_options
 from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_runs import suggestions
@@ -38,6 +39,7 @@ _OWN = {
     "workspaces": Lazy(
         "nemo_helix_plugin.cli.commands.workspaces:workspaces", "The namespaces that jobs live in."
     ),
+    "docs": Lazy("nemo_cli.docs_pages:docs", "List the pages of the documentation, or show one."),
     "completion": Lazy(
         "nemo_helix_plugin.cli.commands.completion:completion",
         "Complete commands and names in bash, zsh or fish.",
@@ -102,5 +104,5 @@ def _explain(error: Exception) -> tuple[int, list[str]] | None:
     return None
 
 
-PROGRAM = Program("nemo", nemo, "NEMO_DEBUG", _explain)
+PROGRAM = Program("nemo", nemo, "NEMO_DEBUG", _explain, explaining)
 """It, as a process."""
