@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.reports import to_stderr
 from nemo_pages.bundle import write_bundle
 from nemo_runs.counts import counted
+from nemo_runs.durable.beside import folder_beside
 
 
 def write_files(app: ASGIApp, folder: Path, unpublished: Collection[str]) -> None:
@@ -32,12 +31,9 @@ def write_files(app: ASGIApp, folder: Path, unpublished: Collection[str]) -> Non
 
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".gym-", dir=folder.parent))
-        try:
+        with folder_beside(folder) as made:
             written = write_bundle(app, made / folder.name, keep=may_be_passed_on)
             (made / folder.name).rename(folder)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
         raise ConfigError(f"--bundle {folder}: it cannot be written ({error.strerror or error})") from error
     said = f"{counted(written.pages, 'page')} written to {folder / 'index.html'}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import hashlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,8 +13,8 @@ from typing import Literal
 from nemo_gym.errors import GymError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.export.exported import ExportedOutput
-from nemo_runs import file_locks
 from nemo_runs.durable import disk
+from nemo_runs.durable.beside import folder_beside, locked
 
 _FILES = {"parquet": ".parquet", "csv": ".csv", "share": ".zip", "report": ".html"}
 """Formats that are one file, with its ending; the others are a folder."""
@@ -71,53 +68,17 @@ def write_export(outputs: Sequence[ExportedOutput], request: ExportRequest) -> P
         path.parent.mkdir(parents=True, exist_ok=True)
         if form in ("wandb", "mlflow"):  # their files name the folder that they are in
             return _written_in_place(outputs, request, path)
-        with _folder_beside(path) as made:
+        with folder_beside(path) as made:
             target = made / path.name
             _write(outputs, request, target)
             _move(target, path)
     return path
 
 
-@contextlib.contextmanager
-def _folder_beside(path: Path) -> Iterator[Path]:
-    """A new folder, locked while it is used; those of killed exports to the same place are removed."""
-    head = f".gym-export-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
-    with _locked(path.parent):  # so that none is removed before it is locked
-        for left in path.parent.glob(f"{head}*"):
-            with _locked(left, wait=False) as is_ours:
-                if is_ours:
-                    shutil.rmtree(left, ignore_errors=True)
-        made = Path(tempfile.mkdtemp(prefix=head, dir=path.parent))
-        lock = contextlib.ExitStack()
-        lock.enter_context(_locked(made, wait=False))
-    with lock:
-        try:
-            yield made
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Whether it is locked for the block; never where there are no locks, or it is gone."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        yield False
-        return
-    try:
-        locked = False
-        with contextlib.suppress(OSError):
-            locked = file_locks.take(descriptor, wait=wait)
-        yield locked
-    finally:
-        os.close(descriptor)
-
-
 def _remove_unfinished(path: Path) -> None:
     """Remove what was written in its own place, if the process that wrote it is gone."""
     if (path / UNFINISHED).is_file():
-        with _locked(path / UNFINISHED, wait=False) as is_ours:
+        with locked(path / UNFINISHED, wait=False) as is_ours:
             if is_ours:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -173,7 +134,7 @@ def _written_in_place(outputs: Sequence[ExportedOutput], request: ExportRequest,
         raise _there_already(path) from None
     try:
         (path / UNFINISHED).write_text("gym job export was ended before it had written everything.\n")
-        with _locked(path / UNFINISHED):
+        with locked(path / UNFINISHED):
             write_tracker(tracker, outputs, path, python=python)
             (path / UNFINISHED).unlink()
     except BaseException:

@@ -12,6 +12,7 @@ from tests.small_disk import fill, small_disk
 from nemo_gym.errors import GymError, UsageError
 from nemo_gym.rollouts.export import tracker_process, trackers, writing
 from nemo_gym.rollouts.export.writing import ExportRequest, write_export
+from nemo_runs.durable.beside import folder_beside
 from nemo_runs.errors import DiskFullError
 
 
@@ -118,7 +119,7 @@ def test_what_a_killed_export_has_left_is_removed_by_the_next_one_and_what_is_be
         with pytest.raises(ZeroDivisionError):
             write_export([output], ExportRequest(form="csv", path=place))
     assert len(list(place.parent.iterdir())) == 2
-    with writing._folder_beside(place):
+    with folder_beside(place):
         write_export([output], ExportRequest(form="csv", path=place))
         assert len(list(place.parent.iterdir())) == 3
     assert {path.name for path in place.parent.iterdir()} == {other.name, "x"}
