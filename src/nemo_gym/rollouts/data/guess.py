@@ -15,7 +15,7 @@ from typing import Any, Final
 from nemo_gym.dotted_paths import at_path
 from nemo_gym.errors import ConfigError, DataError
 from nemo_gym.rollouts.data import row_files
-from nemo_gym.rollouts.data.conversations import speaker_of, turns_of
+from nemo_gym.rollouts.data.conversations import speaker_of, turns_of, without_answer
 from nemo_gym.rollouts.data.dataset import read_rows
 from nemo_gym.rollouts.data.guess_choices import FoundChoices, are_letters_already, find_choices
 from nemo_gym.rollouts.data.guess_parse import SEVERAL_ANSWERS, columns_to_parse
@@ -50,6 +50,8 @@ _IMAGE: Final = re.compile(r"(decoded_)?(image|img|picture|photo)s?(_?(path|url|
 _NAMES_A_ROW: Final = re.compile(
     r"(?i)(^|_)(id|idx|ind|index|key|url|hash|source|split|task_id|uuid)$|(?-i:Id)$"
 )
+_BY_RIGHT_ANSWERS: Final = (None, "match", "math", "multiple_choice", "f1", "rouge")
+"""Verifiers that compare with a right answer; ``None``: the one that is guessed."""
 _CATEGORIES: Final = ("category", "subject", "topic", "domain", "level", "difficulty", "subset", "type")
 _MOST_CATEGORIES: Final = 30
 _NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d,]*(\.\d+)?%?")
@@ -303,7 +305,11 @@ def _guess_talk(guess: Guess, data: _Rows) -> bool:
     """Conversations and turns."""
     talk = _named(_CONVERSATIONS, data.present, _is_conversation, data.rows)
     turns = _named(_TURNS, data.present, lambda values: all(map(_are_turns, values)), data.rows)
-    if talk is not None and (turns != talk or not all(map(_ends_with_an_answer, data.values(talk)))):
+    if talk is not None and data.gold is None and data.kind in _BY_RIGHT_ANSWERS and _answered(data, talk):
+        guess.benchmark["prompt"] = {"conversation": talk, "ends_with_answer": True}
+        guess.said["prompt"] = f"the field {talk} holds conversations, and each ends with the right answer"
+        _guess_images(guess, data)
+    elif talk is not None and (turns != talk or not all(map(_ends_with_an_answer, data.values(talk)))):
         guess.benchmark["prompt"] = {"conversation": talk}
         guess.said["prompt"] = f"the field {talk} holds conversations"
         _guess_images(guess, data)
@@ -314,6 +320,17 @@ def _guess_talk(guess: Guess, data: _Rows) -> bool:
         return False
     data.talk = True
     data.used.add(talk or turns or "")
+    return True
+
+
+def _answered(data: _Rows, talk: str) -> bool:
+    """Whether each conversation ends with an answer, which then is the right one."""
+    try:
+        answers = [without_answer(value, talk)[1] for value in data.values(talk)]
+    except DataError:
+        return False
+    data.gold = "expected_answer"
+    data.rows = [{**row, data.gold: answer} for row, answer in zip(data.rows, answers, strict=True)]
     return True
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.nemo_gym.orchestration.results.test_scores import entry, record
 from tests.result_rows import benchmark_config, result, run_config, write_manifest, write_output
 
+from nemo_gym.api.eval_results import results
 from nemo_gym.cli.main import _status
 from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths
 from nemo_gym.rollouts.scores.aggregate import aggregate
@@ -107,6 +108,19 @@ def test_a_run_without_a_record_is_certified(leaders: Path, capsys: pytest.Captu
     said = told(capsys, ["job", "verify", folder, "my-sums"], status=1)
     assert "missing 1" in said
     assert "NOT CERTIFIED" in said
+
+
+def test_a_script_reads_all_runs_below_a_folder(leaders: Path) -> None:
+    found = results(leaders)
+    of_both = {("small", 0.1), ("large", 0.9)}
+    for name in ("sums", "products"):
+        assert {(each.model, each.score) for each in found if each.benchmark == name} == of_both
+
+
+def test_a_metric_is_shown_in_place_of_the_score(leaders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = told(capsys, ["job", "results", leaders, "--matrix", "--metric", "kappa"])
+    assert "kappa, with 95% intervals" in said
+    assert "best" not in said
 
 
 def test_what_needs_a_job_says_that_there_is_none(leaders: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -389,3 +389,19 @@ def test_what_cannot_be_guessed_is_asked_for(tmp_path: Path, row: Row, problem: 
 )
 def test_a_name_comes_from_the_file(file: str, name: str) -> None:
     assert name_of(Path(file)) == name
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]},
+        {"conversations": [{"from": "human", "value": "1 + 1?"}, {"from": "gpt", "value": "2"}]},
+    ],
+)
+def test_conversations_for_training_end_with_the_right_answer(tmp_path: Path, row: dict[str, Any]) -> None:
+    guess = guess_benchmark(written(tmp_path, row))
+    (name,) = row
+    assert guess.benchmark["prompt"] == {"conversation": name, "ends_with_answer": True}
+    assert graded(guess, "2")[1] == 1.0
+    judged = guess_benchmark(written(tmp_path, row), verifier={"type": "judge"})
+    assert "ends_with_answer" not in judged.benchmark["prompt"]
