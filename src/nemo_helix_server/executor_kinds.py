@@ -22,7 +22,7 @@ DEFAULT = "subprocess"
 """The executor of the built-in profiles, and of starts from before the name was on record."""
 _BUILT_IN = {
     DEFAULT: "nemo_helix_server.executors.subprocesses:KIND",
-    "slurm": "nemo_helix_server.executors.slurm.executor:KIND",
+    "slurm": "nemo_helix_server.executors.slurm.opening:KIND",
 }
 _ENTRIES = EntryGroup(GROUP, "executor", _BUILT_IN)
 

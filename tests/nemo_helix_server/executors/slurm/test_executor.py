@@ -28,8 +28,8 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.executors.landlock import FileAccess
 from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, UnusableClusterError
-from nemo_helix_server.executors.slurm.executor import KIND
 from nemo_helix_server.executors.slurm.observation import FILES_LAG
+from nemo_helix_server.executors.slurm.opening import KIND
 from nemo_helix_server.executors.slurm.submissions import RunList
 from nemo_helix_server.executors.slurm.tidying import Tidying
 from nemo_helix_server.settings import Settings, SettingsError
