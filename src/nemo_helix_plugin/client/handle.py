@@ -15,7 +15,7 @@ from nemo_helix_plugin.client.calls.tuning import CustomizationJob
 from nemo_helix_plugin.client.request import Request
 from nemo_helix_plugin.client.session import ClientSession
 from nemo_helix_plugin.client.watch import WatchOptions
-from nemo_helix_plugin.job_words import curves, job_state
+from nemo_helix_plugin.job_words import curves, job_state, trained_models
 from nemo_helix_plugin.jobs import types
 from nemo_runs.drawn_tables import html_table
 
@@ -38,6 +38,11 @@ class JobHandle:
     def job(self) -> types.HelixJobResponse:
         """The job, as it was when last asked for."""
         return self._job
+
+    @property
+    def model(self) -> str | None:
+        """``workspace/name`` of the model that the job has registered; `None` until it is completed."""
+        return trained_models.trained_model(self._record()) or None
 
     def __getattr__(self, name: str) -> Any:
         if name in ALL_FIELDS:
@@ -216,6 +221,7 @@ def _lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ("reason", job_state.reason(record)),
         ("error", job_state.failure(record)),
         ("advice", job_state.advice(record)),
+        ("model", trained_models.trained_model(record)),
     ):
         if said:
             yield label, said

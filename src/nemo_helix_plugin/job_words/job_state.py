@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from nemo_helix_plugin.job_words import evaluating, times
+from nemo_helix_plugin.job_words import evaluating, times, trained_models
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.durations import duration_in_words
 from nemo_runs.sizes import size_in_words
@@ -371,6 +371,8 @@ def how_it_goes_on(job: Record) -> str:
     command = next_command(job)
     if command:
         return f"`{command}` {what_next(job)}"
+    if commands := trained_models.model_commands(job):
+        return f"`{commands[0]}` talks to its model"
     helps = "" if is_reclaimed(job) else advice(job)
     # an advice to name a checkpoint has another command, which does not go on from the newest one
     return f"{helps}; the rerun {what_next(job)}" if f"`{_command(job, 'rerun')}`" in helps else helps

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from nemo_helix_plugin.access.roles import Role
-from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times
+from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times, trained_models
 from nemo_helix_plugin.job_words.curves import ChartMark, marks_of
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.ports import StorageLimits
@@ -159,6 +159,8 @@ def _lines(job: Record) -> list[tuple[str, str]]:
         ("Log ends", job_state.last_log_line(job)),
         ("Advice", job_state.advice(job)),
         ("Next", job_state.how_it_goes_on(job) if HelixJobStatus(job["status"]).is_settled else ""),
+        ("Model", trained_models.trained_model(job)),
+        ("With the model", "; ".join(trained_models.model_commands(job))),
         ("Description", str(job.get("description") or "")),
         ("Project", str(job.get("project") or "")),
         ("Source", str(job.get("source") or "")),

@@ -39,6 +39,16 @@ def test_fields_of_the_job_are_attributes(handle: JobHandle) -> None:
         _ = handle.statsu
 
 
+def test_a_completed_job_has_its_model(client: NemoClient, service: Scripted) -> None:
+    spec = {"output": {"name": "sums"}}
+    assert client.jobs.open(name=NAME).model is None
+    service.on("GET", JOB, Answer(job("completed", source="customization", spec=spec)))
+    handle = client.jobs.open(name=NAME)
+    assert handle.model == "default/sums"
+    assert "<td>default/sums</td>" in handle._repr_html_()
+    assert "model" in dir(handle)
+
+
 def test_it_says_in_one_line_how_far_the_job_is(handle: JobHandle) -> None:
     said = f"<job '{NAME}' in default: active, step 50 of 100 (50%), train_loss 0.5>"
     assert repr(handle) == said

@@ -414,6 +414,10 @@ class TestWithTokens:
         assert client("model-entity-creation").post(MODELS, json=body).status_code == 201
         assert client("model-entity-creation").post(MODELS, json=body).status_code == 200
         assert client("model-entity-creation").post(FILESETS, json={"name": "x1"}).status_code == 403
+        results = admin.get(f"/apis/jobs/v2/workspaces/default/jobs/{job['name']}/results").json()["data"]
+        assert [(one["name"], one["artifact_url"]) for one in results] == [
+            ("model", f"fileset://default/{body['fileset']}")
+        ]
 
 
 def test_a_workspace_with_models_stays(bench: Bench) -> None:

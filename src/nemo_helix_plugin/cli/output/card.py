@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells
-from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times
+from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times, trained_models
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.sizes import size_in_words
 
@@ -36,8 +36,9 @@ def card(job: Record, tree: Record | None, display: cells.DisplayOptions) -> Ren
     if steps:
         parts += [Text("  steps", style="dim"), _steps(steps, display, set(job_state.warnings(job)))]
     next_command = job_state.next_command(job)
-    if next_command:
-        parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (next_command, "bold")))
+    following = [next_command] if next_command else trained_models.model_commands(job)
+    for label, command in zip(["  next", *[""] * len(following)], following, strict=False):
+        parts.append(Text.assemble((f"{label:<{LABEL}}", "dim"), "  ", (cells.printable(command), "bold")))
     return Group(*parts)
 
 
@@ -85,6 +86,8 @@ def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     advice = job_state.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))
+    if model := trained_models.trained_model(job):
+        yield "model", Text(cells.printable(model))
     for tracker, where in job_state.runs(job):
         yield tracker, Text(cells.printable(where))
     for warning in job_state.warnings(job):

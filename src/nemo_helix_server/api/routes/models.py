@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs.models import Page
+from nemo_helix_plugin.jobs.requests import CreateHelixJobResultRequest
 from nemo_helix_plugin.models import types
 from nemo_helix_server.api import access, paging
 from nemo_helix_server.api.access import OPERATES, READS, Needs, PathName, Service
@@ -17,12 +19,14 @@ from nemo_helix_server.auth.authentication import Principal
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.customizer.compile import REGISTER
 from nemo_helix_server.customizer.names import SOURCE
-from nemo_helix_server.errors import ForbiddenError
+from nemo_helix_server.errors import ForbiddenError, StateConflictError
 from nemo_helix_server.jobs.model import Caller
 
 MODELS = "/apis/models/v2/workspaces/{workspace}/models"
 router = make_router(MODELS, ["models"])
 Document = dict[str, Any]
+MODEL_RESULT = "model"
+"""The result of a customization job that is its model."""
 
 
 class _Registrar(Needs):
@@ -102,6 +106,7 @@ def list_models(
 def create_model(
     workspace: PathName,
     body: types.CreateModelRequest,
+    request: Request,
     response: Response,
     caller: Annotated[Caller, Depends(_Registrar(Role.OPERATE))],
     service: Service,
@@ -110,6 +115,11 @@ def create_model(
     document = body.model_dump(mode="json", exclude={"name"})
     shown, new = service.models.create(caller, workspace, body.name, document)
     response.status_code = 201 if new else 200
+    claims = request.state.principal.claims
+    if claims is not None:  # the job's own last step: what it made is a result of the job, too
+        result = CreateHelixJobResultRequest(artifact_url=f"fileset://{workspace}/{body.fileset}")
+        with suppress(StateConflictError):  # it was registered before
+            service.jobs.create_result(caller, workspace, claims.job_id, MODEL_RESULT, result)
     return shown
 
 

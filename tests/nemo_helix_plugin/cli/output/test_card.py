@@ -86,3 +86,12 @@ def test_a_run_that_is_not_seen_says_so_beside_its_progress_and_its_reason() -> 
         text = printed({"status": status, "status_details": {**details, "message": "it goes on"}})
         assert "it goes on" in text
         assert text.count(unseen) == 1
+
+
+def test_a_completed_job_names_its_model_and_every_next_command() -> None:
+    spec = {"output": {"name": "sums", "fileset": "sums-1"}}
+    text = printed({"status": "completed", "source": "customization", "spec": spec})
+    assert "default/sums" in text
+    verbs = ("models chat", "models serve", "models export", "models push")
+    assert [f"nemo {verb} sums" in text for verb in verbs] == [True] * 4
+    assert "gym eval" in text

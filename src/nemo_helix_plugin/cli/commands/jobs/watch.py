@@ -205,10 +205,12 @@ def _waiting(job: Mapping[str, Any]) -> str:
 
 def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
     """Say how it ended and what could be done, and return the exit status."""
-    from nemo_helix_plugin.job_words import job_state
+    from nemo_helix_plugin.job_words import job_state, trained_models
 
     status, name = job["status"], job["name"]
     if status == "completed":
+        if model := trained_models.trained_model(job):
+            call.report(f"job '{name}' has made the model {model}; {job_state.how_it_goes_on(job)}.")
         return errors.EXIT_DONE
     kept = job_state.kept(job, datetime.now(UTC))
     storage = f"; its storage {'' if kept.startswith('was') else 'is '}{kept}" if kept else ""
