@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "nemo_gym",
     },
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
+    "nemo_models": {"nemo_runs", "nemo_cli", "nemo_helix_plugin", "nemo_helix_server", "nemo_engines"},
 }
 ONLY_PARTS = {
     # how a program treats its streams, which addresses are this machine, the proxies and folders of its
@@ -58,6 +59,9 @@ ONLY_PARTS = {
         "nemo_runs.errors",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
+    # where the interpreters of engines are, and which files can be written for llama.cpp
+    ("nemo_models", "nemo_helix_server"): ("nemo_helix_server.engines",),
+    ("nemo_models", "nemo_engines"): ("nemo_engines.export.formats",),
     # evaluations beside jobs in one list
     # and which benchmarks there are that a training may be evaluated by
     ("nemo_helix_server", "nemo_gym"): (
@@ -162,7 +166,23 @@ LAYERS = {
         "access bundle",
         "runs",
     ),
-    "nemo_engines": ("errors", "data", "export trackers", "evaluation", "hf automodel", "estimate"),
+    "nemo_engines": (
+        "errors",
+        "data",
+        "export hub trackers answering",
+        "evaluation",
+        "hf automodel",
+        "estimate",
+    ),
+    "nemo_models": (
+        "errors",
+        "engine weights training_facts",
+        "local_models",
+        "serving talking exporting cards",
+        "conversations",
+        "views",
+        "commands",
+    ),
 }
 """What each package consists of, lowest first: a layer imports itself and the layers before it."""
 UNORDERED = {

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError, EngineUnavailableError, TrainerError
+from nemo_engines.export.formats import ARCHITECTURES, BLOCK, TYPES
 from nemo_engines.export.tokens import Vocabulary, vocabulary
-
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
-TYPES = ("f32", "f16", "bf16", "q8_0")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +70,8 @@ def write(model: Path, output: Path, *, base: Path | None = None, kind: str = "f
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
@@ -179,7 +179,9 @@ def _write_settings(writer: Any, gguf: Any, config: Any, name: str, kind: str) -
     writer.add_vocab_size(config.vocab_size)
 
 
-_FILE_TYPES = {"f32": "ALL_F32", "f16": "MOSTLY_F16", "bf16": "MOSTLY_BF16", "q8_0": "MOSTLY_Q8_0"}
+_FILE_TYPES = {kind: f"{'ALL' if kind == 'f32' else 'MOSTLY'}_{kind.upper()}" for kind in TYPES}
+_FINER = ("token_embd.weight", "output.weight")
+"""Tensors that decide the next token; of types below eight bits they get eight."""
 
 
 def _write_words(writer: Any, words: Vocabulary) -> None:
@@ -209,8 +211,17 @@ def _write_tensors(writer: Any, gguf: Any, model: Any, kind: str) -> None:
         heads = _rotated_heads(name, model.config)
         if heads is not None:
             values = interleaved(values, heads)
-        chosen = gguf.GGMLQuantizationType[kind.upper() if values.ndim > 1 else "F32"]
+        chosen = gguf.GGMLQuantizationType[number_type(kind, target, values.shape).upper()]
         writer.add_tensor(target, gguf.quants.quantize(values, chosen), raw_dtype=chosen)
+
+
+def number_type(kind: str, target: str, shape: Sequence[int]) -> str:
+    """The type of a tensor's numbers in a file of some type."""
+    if len(shape) < 2:
+        return "f32"
+    if kind.startswith("q") and shape[-1] % BLOCK:
+        return "f16"
+    return "q8_0" if kind.startswith(("q4", "q5")) and target in _FINER else kind
 
 
 def _rotated_heads(name: str, config: Any) -> int | None:

@@ -10,7 +10,7 @@ from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import outside_commands
 from nemo_helix_plugin.cli.error_pages import explaining
 from nemo_helix_plugin.cli.global_options import global_options
-from nemo_helix_plugin.cli.lazy import NemoGroup
+from nemo_helix_plugin.cli.installed_group import InstalledGroup
 from nemo_runs import suggestions
 
 _OWN = {
@@ -53,40 +53,23 @@ _KNOWN_HELP = {
 """Help lines of commands that packages of this distribution bring: reading theirs would import them."""
 
 
-class InstalledGroup(NemoGroup):
-    """A group with commands of its own and others that entry points bring, imported when they are called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the group's own commands and of all installed ones."""
-        own = super().list_commands(ctx)
-        return [*own, *outside_commands.installed_commands(own)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command; raises `CommandLoadError` where two have that name."""
-        installed = outside_commands.load(cmd_name, super().list_commands(ctx))
-        return installed or super().get_command(ctx, cmd_name)
+class ProgramGroup(InstalledGroup):
+    """The program's own group, which knows that `nemo pause` is soon typed."""
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
-        """What may have been meant: of jobs' commands too, since `nemo pause` is soon typed."""
+        """What may have been meant: of jobs' commands too."""
         from nemo_helix_plugin.cli.commands.jobs.group import jobs
 
         if typed in jobs.list_commands(ctx):
             return suggestions.did_you_mean(f"nemo jobs {typed}")
         return super().suggested(ctx, typed)
 
-    def shown(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as the base has it
-        """Names and help; of an installed command the package that brings it, where nothing else is known."""
-        own = [(name, lazy.help) for name, lazy in self._lazy.items() if not lazy.hidden]
-        brought = [
-            (name, _KNOWN_HELP.get(name, f"from {packages}"))
-            for name, packages in outside_commands.installed_commands(self._lazy).items()
-        ]
-        return [*own, *brought]
-
 
 @click.group(
-    cls=InstalledGroup,
+    cls=ProgramGroup,
     lazy=_OWN,
+    entry_points=outside_commands.GROUP,
+    known=_KNOWN_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="nemo")

@@ -118,9 +118,11 @@ def upload(call: CommandContext, what: str, source: str, *, exist_ok: bool) -> s
     return f"{call.workspace}/{name}"
 
 
-def fetch(call: CommandContext, fileset: str, target: Path, only: str | None) -> list[str]:
+def fetch(
+    call: CommandContext, fileset: str, target: Path, only: str | None, *, workspace: str | None = None
+) -> list[str]:
     """Get the files of a fileset, each whole or not at all; their paths."""
-    asked = {"fileset": fileset, "workspace": call.workspace}
+    asked = {"fileset": fileset, "workspace": workspace or call.workspace}
     if only is not None:
         wanted = [only]
     else:

@@ -13,7 +13,7 @@ _SOURCE = "customization"
 
 
 def trained_model(job: Record) -> str:
-    """``workspace/name`` of the model that a completed customization job has registered; nothing of others."""
+    """``workspace/name`` of the model that a completed customization job has made; nothing of others."""
     spec = job.get("spec")
     output = spec.get("output") if isinstance(spec, Mapping) else None
     name = output.get("name") if isinstance(output, Mapping) else None

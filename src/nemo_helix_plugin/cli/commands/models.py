@@ -7,16 +7,30 @@ from pathlib import Path
 import click
 
 from nemo_cli.completion import folders
-from nemo_helix_plugin.cli import inputs, uploading
+from nemo_helix_plugin.cli import inputs, outside_commands, uploading
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import NemoGroup
+from nemo_helix_plugin.cli.installed_group import InstalledGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import name_argument, paging_options
 from nemo_runs.counts import counted
 
-models = NemoGroup("models", help="Models by name: whole ones, and adapters that are attached to one.")
+_BROUGHT = {
+    "chat": "Talk to a model in the terminal.",
+    "serve": "Serve a model over an OpenAI-compatible API.",
+    "export": "Write a model as an adapter, merged weights or a GGUF file.",
+    "push": "Put a model into a repository of a hub.",
+    "fetch": "Get a model and its base model ready on this machine.",
+}
+"""Help lines of commands that need an engine; another package of this distribution brings them."""
+
+models = InstalledGroup(
+    "models",
+    entry_points=outside_commands.MODELS_GROUP,
+    known=_BROUGHT,
+    help="Models by name: whole ones, and adapters that are attached to one.",
+)
 
 
 @models.command("list", short_help="All models, newest first.")

@@ -77,17 +77,13 @@ def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
         yield "speed", Text(speed)
     yield from _going_on(found)
     yield from _reasons(job)
-    failure = job_state.failure(job)
-    if failure:
-        yield "error", Text(cells.printable(failure), style="red")
+    yield from _ends(job)
     last_log_line = job_state.last_log_line(job)
     if last_log_line:
         yield "log ends", Text(cells.printable(last_log_line))
     advice = job_state.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))
-    if model := trained_models.trained_model(job):
-        yield "model", Text(cells.printable(model))
     for tracker, where in job_state.runs(job):
         yield tracker, Text(cells.printable(where))
     for warning in job_state.warnings(job):
@@ -103,6 +99,14 @@ def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
         if moment:
             ago = times.relative(moment, display.now)
             yield key.removesuffix("_at"), Text.assemble(times.exact(moment), (f"  {ago}", "dim"))
+
+
+def _ends(job: Record) -> Iterator[Line]:
+    """What went wrong, or what was made."""
+    if failure := job_state.failure(job):
+        yield "error", Text(cells.printable(failure), style="red")
+    if model := trained_models.trained_model(job):
+        yield "model", Text(cells.printable(model))
 
 
 def _progress(found: Record, display: cells.DisplayOptions) -> Iterator[Line]:

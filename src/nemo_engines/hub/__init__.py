@@ -1,0 +1,1 @@
+"""A hub of models: fetching from it, and putting models into it."""

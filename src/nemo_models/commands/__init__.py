@@ -1,0 +1,1 @@
+"""The commands `nemo models chat|serve|export|push|fetch`, which entry points add to `nemo models`."""
