@@ -1,8 +1,8 @@
 """``python -m nemo_engines.answering.server FOLDER --name NAME``: a model over an OpenAI-compatible API.
 
-Runs in an engine's interpreter. One line of JSON on stdout says where it answers. It ends at SIGTERM, and with
-``--until-stdin-ends`` when the process that has started it is gone. One answer is computed at a time; others
-wait.
+Runs in an engine's interpreter. One line of JSON on stdout says where it answers. It ends at SIGTERM, and
+with ``--until-stdin-ends`` when the process that has started it is gone. One answer is computed at a time;
+others wait.
 """
 
 from __future__ import annotations

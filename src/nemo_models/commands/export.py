@@ -27,7 +27,8 @@ from nemo_models.local_models import LocalModel
 )
 @click.option(
     "-o",
-    "--output",
+    "--output-path",
+    "output",
     type=click.Path(path_type=Path),
     metavar="PATH",
     shell_complete=files,

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from nemo_cli.program import let_stdout_go
 from nemo_gym.cli.foreign_options import EvalCommand, Tasks
 from nemo_gym.cli.options import json_option
 from nemo_gym.cli.run_options import Chosen, load, run_options
-from nemo_gym.errors import GymError
+from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollouts.collect.drain import Drain, StoppedEarly, StopReason
 from nemo_runs.errors import RunsError
 
@@ -78,7 +79,9 @@ def run(
             console.report(f"{said} `gym eval preview` shows what is asked.")
 
         chosen = Chosen(config_paths, benchmark, search_dirs, verifier, overrides, flags)
-        result = _execute(_with_reference(load(chosen, report=guessed)), drain, console)
+        config = _with_reference(load(chosen, report=guessed))
+        with _answering(config, console) as config:
+            result = _execute(config, drain, console)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
     except (GymError, RunsError) as error:
@@ -154,6 +157,34 @@ def _with_reference(config: RunConfig) -> RunConfig:
 
     rows = reference_rows(until.better_than, config.benchmark.name, where="until.better_than")
     return config.model_copy(update={"until": until.model_copy(update={"better_than": rows})})
+
+
+@contextlib.contextmanager
+def _answering(config: RunConfig, console: Console) -> Iterator[RunConfig]:
+    """The configuration with an address: a model that has none is looked for among those of the service."""
+    name = config.policy_model_name
+    if config.policy_base_url is not None or name is None or config.benchmark.command is not None:
+        yield config
+        return
+    from nemo_gym.serving import registered
+
+    try:
+        model = registered.find(name)
+    except GymError as error:
+        raise ConfigError(
+            f"the policy model is not fully named: missing policy_base_url (--model-url), and '{name}' is no "
+            f"model of the Jobs service either: {error}"
+        ) from error
+    console.report(f"gym: serves {model.name} from {model.folder}")
+    with registered.served(model) as address:
+        yield config.model_copy(
+            update={
+                "policy_model_name": model.name,
+                "policy_model_digest": model.digest,
+                "policy_base_url": address.url,
+                "policy_api_key": f"host:{address.key_variable}",
+            }
+        )
 
 
 def _execute(config: RunConfig, drain: Drain, console: Console) -> RunResult:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.submit.flow import SubmitContext, SubmitRequest
+    from nemo_gym.serving.registered import RegisteredModel
 
 _RULE = "=" * 60
 
@@ -31,6 +32,12 @@ _RULE = "=" * 60
 @click.option("--resolve-only", is_flag=True, help="Print the resolved config; it can be submitted again.")
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Submit this benchmark, or model, only; can be repeated."
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="A model of the Jobs service (`nemo models list`), or a folder with one, answers in place of the "
+    "file's.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many tasks of each benchmark.")
 @click.option("--walltime", metavar="T", callback=duration, help="Limit of each job: MM, HH:MM:SS, D-HH, …")
@@ -52,7 +59,9 @@ def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
     from nemo_gym.composition import parse_overrides
     from nemo_gym.orchestration.config.resolve import Narrowing, resolve
 
-    narrowing = Narrowing(only=flags.only, limit=flags.limit, walltime=flags.walltime)
+    narrowing = Narrowing(
+        only=flags.only, limit=flags.limit, walltime=flags.walltime, model=_registered(flags.model)
+    )
     resolved = resolve(path, parse_overrides(overrides), narrowing, cwd=Path.cwd())
     if flags.resolve_only:
         click.echo(resolved.to_json() if flags.as_json else resolved.to_yaml().rstrip("\n"))
@@ -66,6 +75,15 @@ def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
     if flags.dry_run:
         return _dry_run(order, _context(part))
     return _submit(order, _context(part), as_json=flags.as_json, follow=flags.follow)
+
+
+def _registered(name: str | None) -> RegisteredModel | None:
+    """The model of a name, with its files on this machine."""
+    if name is None:
+        return None
+    from nemo_gym.serving import registered
+
+    return registered.find(name)
 
 
 def _to_clusters(parts: Sequence[ResolvedConfig], flags: _Flags) -> int:
@@ -116,6 +134,7 @@ class _Flags:
     dry_run: bool
     resolve_only: bool
     only: tuple[str, ...]
+    model: str | None
     limit: int | None
     walltime: str | None
     labels: dict[str, str]

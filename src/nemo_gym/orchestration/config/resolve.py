@@ -18,8 +18,10 @@ from nemo_gym import composition
 from nemo_gym.composition import Override
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration.config import clusters, fragments, rules
+from nemo_gym.orchestration.config.registered_model import with_model
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.rollouts.run_config.schema import RUN_KEYS
+from nemo_gym.serving.registered import RegisteredModel
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
 from nemo_runs.suggestions import suggestion
 
@@ -35,6 +37,8 @@ class Narrowing:
     limit: int | None = None
     """At most so many tasks of each benchmark."""
     walltime: str | None = None
+    model: RegisteredModel | None = None
+    """The model that answers, in place of what the file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ def resolve(
     _refuse_benchmark(loaded.content, path)
     composed = composition.compose(loaded.content, overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
+    if narrowing is not None and narrowing.model is not None:
+        wanted = with_model(wanted, narrowing.model)
     anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))
     config = composition.check_model(
         SubmitConfig, anchored, where=str(source), files=loaded.files, keep_spelling=True

@@ -34,6 +34,7 @@ GENERATION_KEYS: Final = (
     "num_repeats",
     "num_repeats_add_seed",
     "policy_api",
+    "policy_model_digest",
     "policy_model_name",
     "policy_system_role",
     "responses_create_params",

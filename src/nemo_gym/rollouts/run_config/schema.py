@@ -152,6 +152,8 @@ class RunConfig(Strict):
     benchmark: BenchmarkConfig
     prepare_script_args: dict[str, Any] = Field(default_factory=dict)
     policy_model_name: Annotated[str, Field(min_length=1)] | None = None
+    policy_model_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    """Of the files of the model, where they are known; a run with others is another run."""
     policy_api: Api = "chat"
     policy_base_url: str | None = None
     """Up to and including ``/v1``; the route of the API may follow and is cut off."""
