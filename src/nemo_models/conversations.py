@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,7 @@ class AnswerView(Protocol):
 
 
 @dataclass(slots=True)
-class Conversation:
+class Dialogue:
     """One conversation with each of some models, which hear the same questions and their own answers."""
 
     talker: Talker
@@ -99,7 +99,7 @@ def _grow(answer: ModelAnswer, part: AnswerPart, view: AnswerView) -> None:
 
 @dataclass(slots=True)
 class SavedConversations:
-    """A file of conversations, one a line, in the form that trainings read; what it holds already stays."""
+    """A file of conversations, one on each line, as trainings read them; what it holds stays."""
 
     path: Path
     _before: bytes = b""
@@ -110,34 +110,23 @@ class SavedConversations:
             if self._before and not self._before.endswith(b"\n"):
                 self._before += b"\n"
 
-    def write(self, conversation: Conversation) -> None:
+    def write(self, conversation: Dialogue) -> None:
         """Write the conversation with the first model as the last line; again after each turn."""
         if conversation.turns:
             replace_file(self.path, self._before + self._line(conversation), mode=0o600)
 
-    def close(self, conversation: Conversation) -> None:
+    def close(self, conversation: Dialogue) -> None:
         """The conversation has ended; the next one is another line."""
         if conversation.turns:
             self._before += self._line(conversation)
 
-    def _line(self, conversation: Conversation) -> bytes:
+    def _line(self, conversation: Dialogue) -> bytes:
         document = {"messages": conversation.messages(conversation.models[0])}
         return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
-def several(
-    questions: Iterator[str], start: Callable[[], Conversation], view: AnswerView, *, one: bool
-) -> Iterator[tuple[str, list[ModelAnswer]]]:
-    """Ask questions, each in a conversation of its own, or all in ``one``."""
-    conversation = start()
-    for question in questions:
-        yield question, conversation.ask(question, view)
-        if not one:
-            conversation = start()
-
-
 def lines_of_stdin() -> Iterator[str]:
-    """The questions of standard input, one a line; empty lines are none."""
+    """The questions of standard input, one on each line; empty lines are passed over."""
     for line in sys.stdin:
         if line.strip():
             yield line.strip()

@@ -18,7 +18,7 @@ _ENGINES = ("trl", "unsloth")
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ModelEngine:
     """An interpreter with the libraries of an engine."""
 
     name: str
@@ -65,13 +65,13 @@ class Engine:
         return found
 
 
-def find() -> Engine:
+def find() -> ModelEngine:
     """The engine that is installed here; raises `ModelsError`, which says how to install one."""
     cache, device = environments.cache_folder(), machine.found_device()
     for name in _ENGINES:
         found = environments.find(catalogue.recipe(name), device, cache)
         if found is not None:
-            return Engine(name, found.python, device, cache)
+            return ModelEngine(name, found.python, device, cache)
     raise ModelsError(
         f"no engine that loads models is installed here: `nemo engines install {_ENGINES[0]}` installs one"
     )

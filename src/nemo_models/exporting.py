@@ -28,7 +28,7 @@ _SPARE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ExportRequest:
+class ModelExport:
     """What is written, and where."""
 
     model: LocalModel
@@ -66,7 +66,7 @@ def covered(model: LocalModel) -> str:
     return f"GGUF files are written of {known}; {model.shown} is of the type {kind}."
 
 
-def check(request: ExportRequest) -> None:
+def check(request: ModelExport) -> None:
     """Raise `ModelsError` for what can be known before any work: the kind, the place and the disk."""
     model, output = request.model, request.output
     if request.target == "adapter" and not model.adapter:
@@ -85,7 +85,7 @@ def check(request: ExportRequest) -> None:
     check_space(folder, needed(request), f"{output.name} and what is beside it")
 
 
-def needed(request: ExportRequest) -> int:
+def needed(request: ModelExport) -> int:
     """About how many bytes the export takes."""
     model = request.model
     plain = model.base.folder if model.adapter and model.base is not None else model.folder
@@ -105,7 +105,7 @@ def _bytes_a_weight(folder: Path) -> int:
         return 4
 
 
-def write(request: ExportRequest, report: Callable[[str], None]) -> dict[str, Any]:
+def write(request: ModelExport, report: Callable[[str], None]) -> dict[str, Any]:
     """Write it, and say what was written; raises `ModelsError`, and leaves nothing half done."""
     found: dict[str, Any] = {"format": request.target, "path": str(request.output)}
     if request.target == "gguf":
@@ -115,15 +115,12 @@ def write(request: ExportRequest, report: Callable[[str], None]) -> dict[str, An
     return {**found, **_copied(request)}
 
 
-def _gguf(request: ExportRequest, report: Callable[[str], None]) -> dict[str, Any]:
+def _gguf(request: ModelExport, report: Callable[[str], None]) -> dict[str, Any]:
     model = request.model
     arguments = [str(model.folder), str(request.output)]
     arguments += ["--base", str(model.base.folder)] if model.base is not None else []
-    found = engine.find()
-    report("looks whether the tokenizer and the tensors can be written …")
-    found.answer("nemo_engines.export.gguf", *arguments, "--check")
     report(f"writes {request.output.name} with numbers of the type {request.numbers} …")
-    found.answer("nemo_engines.export.gguf", *arguments, "--type", request.numbers)
+    engine.find().answer("nemo_engines.export.gguf", *arguments, "--type", request.numbers)
     digest = weights.file_digest(request.output)
     line = f"{digest}  {request.output.name}\n"
     replace_file(request.output.with_name(f"{request.output.name}.sha256"), line.encode())
@@ -134,7 +131,7 @@ def _gguf(request: ExportRequest, report: Callable[[str], None]) -> dict[str, An
     }
 
 
-def _merged(request: ExportRequest, report: Callable[[str], None]) -> dict[str, Any]:
+def _merged(request: ModelExport, report: Callable[[str], None]) -> dict[str, Any]:
     """Merge beside the place, add the record, and give the folder its name."""
     model = request.model
     assert model.base is not None
@@ -146,7 +143,7 @@ def _merged(request: ExportRequest, report: Callable[[str], None]) -> dict[str, 
     return {**compared, **_sizes(request.output)}
 
 
-def _copied(request: ExportRequest) -> dict[str, Any]:
+def _copied(request: ModelExport) -> dict[str, Any]:
     with _partial(request.output) as partial:
         for name, path in weights.files_of(request.model.folder):
             target = partial / name
@@ -169,7 +166,7 @@ def _partial(output: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _finish(request: ExportRequest, partial: Path, more: Mapping[str, Any]) -> None:
+def _finish(request: ModelExport, partial: Path, more: Mapping[str, Any]) -> None:
     model = request.model
     record = {
         "format": request.target,

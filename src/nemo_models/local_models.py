@@ -177,7 +177,7 @@ class ModelFinder:
 
 
 def check_space(folder: Path, needed: int, what: str) -> None:
-    """Raise `ModelsError` where the disk of a folder has no room; ``needed`` counts bytes."""
+    """Raise `ModelsError` where the disk of a folder has no space; ``needed`` counts bytes."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise ModelsError(

@@ -137,7 +137,7 @@ def vllm_arguments(request: ServeRequest, port: int | str) -> list[str]:
 
 
 _VLLM_RANKS = (8, 16, 32, 64, 128, 256, 320, 512, 1 << 30)
-"""Ranks of adapters that vLLM can be told; the last one it refuses itself."""
+"""Ranks of adapters that vLLM takes; the last one it refuses itself."""
 
 
 def _rank(adapter: Path) -> int:

@@ -1,4 +1,4 @@
-"""What may be told of a training: settings by name, steps and losses; no path, no address, no secret."""
+"""What may be published about a training: settings, steps and losses; no path, no address, no secret."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _SETTINGS = """
 """
 """Names of settings that say how a model was trained, whichever part of the spec they are in."""
 _NAMES = frozenset(_SETTINGS.split())
+_PRIVATE = frozenset(("env_vars", "integrations", "environment", "hub"))
+"""Parts of a spec whose names and values are its owner's."""
 _DATA = re.compile(r"(hf://)?[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-"""Names of filesets and of data at the hub; a path of the service's machine is told to nobody."""
+"""Names of filesets and of data at the hub; a path of the service's machine is left out."""
 
 
 def of_job(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def _data(given: Any) -> list[str]:
 def _settings(part: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     for name, value in part.items():
         where = f"{path}{name}"
+        if name in _PRIVATE:
+            continue
         if isinstance(value, Mapping):
             yield from _settings(value, f"{where}.")
         elif name in _NAMES and path and _is_plain(value):

@@ -21,7 +21,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def check(folder: Path, shown: str) -> None:
-    """Raise `ModelsError` for a folder that is no model's."""
+    """Raise `ModelsError` for a folder without a model."""
     if not is_adapter(folder) and not (folder / CONFIG).is_file():
         raise ModelsError(f"{shown} has neither {CONFIG} nor {ADAPTER}: it is not a model of transformers")
 
@@ -44,7 +44,7 @@ def model_type(folder: Path) -> str | None:
 
 
 def files_of(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Relative names and paths of a model's files; hidden ones are none of them."""
+    """Relative names and paths of a model's files; hidden ones are left out."""
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):

@@ -6,6 +6,9 @@ PAUSING = "docs/tutorial/pause-resume-rerun.md"
 FINE_TUNING = "docs/tutorial/fine-tune.md"
 DEMOS = "docs/tutorial/demos.md"
 
+TRAINED = "docs/how-to/use-a-trained-model.md"
+MODEL_COMMANDS = "tests/nemo_models/test_commands.py"
+
 ELSEWHERE = {
     PAUSING: "tests/e2e/test_tutorial_service.py::test_the_tutorial_says_what_its_commands_print",
     FINE_TUNING: "tests/e2e/test_tutorial_service.py::test_the_tutorial_of_fine_tuning_does_too",
@@ -15,6 +18,18 @@ ELSEWHERE = {
 SHOWN_ELSEWHERE = {
     (DEMOS, "$ nemo jobs pause first-training"): (
         "tests/e2e/test_tutorial_service.py::test_the_page_of_demos_shows_outputs_of_the_tutorial"
+    ),
+    (TRAINED, "nemo models chat sums --with-base"): (
+        f"{MODEL_COMMANDS}::test_on_a_terminal_ctrl_c_ends_the_answer_and_the_conversation_goes_on"
+    ),
+    (TRAINED, "nemo models serve sums --port 8123"): (
+        f"{MODEL_COMMANDS}::test_a_served_model_answers_as_transformers_does_to_who_has_the_key"
+    ),
+    (TRAINED, "nemo models export sums --to merged -o sums-whole"): (
+        f"{MODEL_COMMANDS}::test_merged_weights_have_the_logits_of_base_and_adapter"
+    ),
+    (TRAINED, "nemo models push sums my-org/sums --results results.json"): (
+        f"{MODEL_COMMANDS}::test_a_push_is_private_goes_on_after_an_interruption_and_holds_no_secret"
     ),
     ("docs/reference/verifiers.md", "sandbox:"): (
         "tests/nemo_gym/sandbox/test_environments.py::test_code_finds_the_packages_once_they_are_installed"

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 
-from tests import engines
+from tests import engines, trained_models
 from tests.docs import worlds
 from tests.docs.pages import ROOT, Page, merged
 
@@ -233,6 +233,25 @@ def serve_a_tuned_model(page: Page) -> None:
     assert (page.folder / "unpacked" / "model.safetensors").exists()
 
 
+def use_a_trained_model(page: Page) -> None:
+    worlds.engine(page, "trl")
+    worlds.few_questions(page)
+    worlds.jobs_service(page)
+    made = trained_models.make(page.folder / "made")
+    page.type("nemo models upload base made/base")
+    page.type("nemo files upload sums made/adapter")
+    page.type("nemo models register sums --fileset sums --kind adapter --base-model default/base")
+    page.run()
+    assert "What is 7 + 5?" in page.said
+    assert json.loads(page.said.splitlines()[-2])["answers"][0]["answer"] == made.answers["adapter"][0]
+    page.run()
+    assert "4 of 4 expected rollouts" in page.said
+    manifest = json.loads((page.folder / "sums_manifest.json").read_text())
+    assert manifest["identity"]["generation"]["policy_model_digest"].startswith("sha256:")
+    page.run()
+    assert "4/4" in page.said
+
+
 READERS = {
     "docs/how-to/connect.md": connect,
     "docs/how-to/evaluate-while-training.md": evaluate_while_training,
@@ -242,6 +261,7 @@ READERS = {
     "docs/how-to/run-the-service.md": run_the_service,
     "docs/how-to/serve-a-tuned-model.md": serve_a_tuned_model,
     "docs/how-to/track-experiments.md": track_experiments,
+    "docs/how-to/use-a-trained-model.md": use_a_trained_model,
     "docs/how-to/use-secrets.md": use_secrets,
     "docs/how-to/write-a-training-loop.md": write_a_training_loop,
     "docs/reference/contexts.md": contexts,

@@ -35,7 +35,7 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Fields that are taken with the value that asks for nothing."""
 
 
-class RefusedError(Exception):
+class RefusedRequestError(Exception):
     """The request cannot be answered; the message says which field, and what would be right."""
 
 
@@ -51,7 +51,7 @@ class AnswerSettings:
     most_tokens: int = LONGEST_ANSWER
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    """Texts at which the answer ends; they are no part of it."""
+    """Texts at which the answer ends; they are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class AnswerRequest:
 
 
 def read(body: Any, *, chat: bool) -> AnswerRequest:
-    """Read the JSON body of a request; raises `RefusedError`."""
+    """Read the JSON body of a request; raises `RefusedRequestError`."""
     if not isinstance(body, dict):
-        raise RefusedError("the body must be a JSON object")
+        raise RefusedRequestError("the body must be a JSON object")
     for name, value in body.items():
         if name in _IGNORED or value is None or value in _NEUTRAL.get(name, ()):
             continue
-        raise RefusedError(f"{name}: this server cannot do that; leave the field out")
+        raise RefusedRequestError(f"{name}: this server cannot do that; leave the field out")
     options = body.get("stream_options")
     return AnswerRequest(
         model=_text(body, "model"),
@@ -91,7 +91,7 @@ def _settings(body: Mapping[str, Any]) -> AnswerSettings:
     most = body.get("max_completion_tokens") or body.get("max_tokens")
     seed = body.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise RefusedError("seed: must be a whole number")
+        raise RefusedRequestError("seed: must be a whole number")
     return AnswerSettings(
         temperature=_number(body, "temperature", 1.0, 0.0, 100.0),
         top_p=_number(body, "top_p", 1.0, 0.0, 1.0),
@@ -107,39 +107,39 @@ def _number(body: Mapping[str, Any], name: str, default: float, least: float, mo
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise RefusedError(f"{name}: must be a number of at least {least:g}, at most {most:g}")
+        raise RefusedRequestError(f"{name}: must be a number of at least {least:g}, at most {most:g}")
     return value
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        raise RefusedError(f"{name}: must be a text")
+        raise RefusedRequestError(f"{name}: must be a text")
     return value
 
 
 def _stops(value: Any) -> tuple[str, ...]:
     found = [value] if isinstance(value, str) else value or []
     if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-        raise RefusedError("stop: must be a text, or a list of texts")
+        raise RefusedRequestError("stop: must be a text, or a list of texts")
     return tuple(found)
 
 
 def _messages(value: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(value, list) or not value:
-        raise RefusedError("messages: must be a list of messages")
+        raise RefusedRequestError("messages: must be a list of messages")
     return tuple(_message(number, one) for number, one in enumerate(value))
 
 
 def _message(number: int, value: Any) -> dict[str, Any]:
     where = f"messages[{number}]"
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
-        raise RefusedError(f"{where}: must have a role and a content")
+        raise RefusedRequestError(f"{where}: must have a role and a content")
     content = value.get("content")
     if isinstance(content, list):
         content = _joined(where, content)
     if not isinstance(content, str):
-        raise RefusedError(f"{where}.content: must be a text")
+        raise RefusedRequestError(f"{where}.content: must be a text")
     return {"role": value["role"], "content": content}
 
 
@@ -148,6 +148,6 @@ def _joined(where: str, parts: Sequence[Any]) -> str:
     texts = []
     for part in parts:
         if not isinstance(part, dict) or part.get("type") not in ("text", "input_text"):
-            raise RefusedError(f"{where}.content: only parts of the type 'text' can be read here")
+            raise RefusedRequestError(f"{where}.content: only parts of the type 'text' can be read here")
         texts.append(str(part.get("text") or ""))
     return "".join(texts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_engines.answering.asked import AnswerRequest, AnswerSettings, RefusedError
+from nemo_engines.answering.asked import AnswerRequest, AnswerSettings, RefusedRequestError
 from nemo_engines.errors import BadSpecError
 
 ADAPTER = "adapter_config.json"
@@ -63,46 +63,49 @@ class LoadedModels:
         return list(self._models)
 
     def answer(self, request: AnswerRequest, given_up: threading.Event) -> Generator[Piece]:
-        """The answer in pieces; it ends early when it is given up. Raises `RefusedError` before the first."""
+        """The answer in pieces; it ends early when it is given up.
+
+        Raises `RefusedRequestError` before the first piece.
+        """
         model = self._models.get(request.model)
         if model is None:
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"model: there is no '{request.model}' here; there is {', '.join(self._models)}"
             )
         ids = _prompt(model, request)
-        room = _room(model.weights.config) - len(ids)
-        if room < 1:
-            raise RefusedError(f"the prompt has {len(ids)} tokens, which leaves no room for an answer")
-        return self._computed(model, ids, request.settings, room, given_up)
+        space = _context_length(model.weights.config) - len(ids)
+        if space < 1:
+            raise RefusedRequestError(
+                f"the prompt has {len(ids)} tokens, which leaves no space for an answer"
+            )
+        return self._computed(model, ids, request.settings, space, given_up)
 
     def _computed(
         self,
         model: NamedModel,
         ids: list[int],
         settings: AnswerSettings,
-        room: int,
+        space: int,
         given_up: threading.Event,
     ) -> Generator[Piece]:
         with self._computing, model.at_work():
-            yield from _pieces(model, ids, settings, room, given_up)
+            yield from _pieces(model, ids, settings, space, given_up)
 
 
 def load(folder: Path, name: str, *, base: Path | None, base_name: str | None, device: str) -> LoadedModels:
     """Load the model of a folder and, where it has a name, the base model; `BadSpecError` says why not."""
-    import torch  # noqa: PLC0415 - only an engine's environment has it
-    from transformers import AutoTokenizer, utils  # noqa: PLC0415
+    from transformers import AutoTokenizer, utils  # noqa: PLC0415 - only an engine's environment has it
 
     utils.logging.disable_progress_bar()
     adapter = (folder / ADAPTER).is_file()
     if adapter and base is None:
         raise BadSpecError(f"{folder} is an adapter: give the folder of its base model by --base")
     try:
-        with torch.inference_mode():
-            weights = _weights(base if adapter and base is not None else folder, device)
-            if adapter:
-                from peft import PeftModel  # noqa: PLC0415
+        weights = _weights(base if adapter and base is not None else folder, device)
+        if adapter:
+            from peft import PeftModel  # noqa: PLC0415
 
-                weights = PeftModel.from_pretrained(weights, folder).eval()
+            weights = PeftModel.from_pretrained(weights, folder).eval()
         words = AutoTokenizer.from_pretrained(_with_words(folder, base))
         found = [NamedModel(name, weights, words, True if adapter else None)]
         if base_name is not None and base is not None:
@@ -128,7 +131,7 @@ def _weights(folder: Path, device: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=numbers).to(device).eval()
 
 
-def _room(config: Any) -> int:
+def _context_length(config: Any) -> int:
     return int(getattr(config, "max_position_embeddings", None) or 1 << 20)
 
 
@@ -137,25 +140,25 @@ def _prompt(model: NamedModel, request: AnswerRequest) -> list[int]:
     if request.prompt is not None:
         return [int(one) for one in words(request.prompt)["input_ids"]]
     if not words.chat_template:
-        raise RefusedError(
+        raise RefusedRequestError(
             f"messages: the tokenizer of '{model.name}' has no chat template; send a prompt to "
             "/v1/completions"
         )
     try:
         text = words.apply_chat_template(list(request.messages), add_generation_prompt=True, tokenize=False)
     except Exception as error:  # the template is a program, and raises what it likes
-        raise RefusedError(f"messages: the chat template refuses them: {error}") from error
+        raise RefusedRequestError(f"messages: the chat template refuses them: {error}") from error
     return [int(one) for one in words(text, add_special_tokens=False)["input_ids"]]
 
 
 def _pieces(
-    model: NamedModel, ids: list[int], settings: AnswerSettings, room: int, given_up: threading.Event
+    model: NamedModel, ids: list[int], settings: AnswerSettings, space: int, given_up: threading.Event
 ) -> Iterator[Piece]:
     """Compute token by token; text is given once no later token can change it, or end it before."""
     made: list[int] = []
     shown, finish = 0, "length"
     text = ""
-    for token in _tokens(model, ids, settings, min(settings.most_tokens, room)):
+    for token in _tokens(model, ids, settings, min(settings.most_tokens, space)):
         if given_up.is_set():
             return
         if token in _ends(model):
@@ -244,7 +247,7 @@ def _make(
 
 
 class _Streamer:
-    """What the library tells of each token."""
+    """What the library reports of each token."""
 
     def __init__(self, made: queue.SimpleQueue[int | BaseException | None]) -> None:
         self._made = made
@@ -257,7 +260,7 @@ class _Streamer:
         self._prompt_seen = True
 
     def end(self) -> None:
-        """The end is told otherwise, since it may be an error."""
+        """The end is reported in another way, since it may be an error."""
 
 
 def _sampling(settings: AnswerSettings) -> Mapping[str, Any]:

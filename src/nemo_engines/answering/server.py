@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from nemo_engines.answering import asked, loaded
-from nemo_engines.answering.asked import AnswerRequest, RefusedError
+from nemo_engines.answering.asked import AnswerRequest, RefusedRequestError
 from nemo_engines.answering.loaded import LoadedModels, Piece
 from nemo_engines.errors import BadSpecError, EngineUnavailableError, TrainerError
 
 KEY_VARIABLE = "NEMO_GYM_SERVICE_API_KEY"
 """The key that clients must send; everybody is served where it is not set."""
-_LARGEST_BODY = 64 << 20
+_LARGEST_BODY = 67_000_000
 _CHAT = "/v1/chat/completions"
 _TEXT = "/v1/completions"
 
@@ -64,7 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="0 is any free one")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="what it is computed on; by default a GPU")
     parser.add_argument("--threads", type=int, help="CPU threads; by default all cores but one")
-    parser.add_argument("--until-stdin-ends", action="store_true", help="end with whoever has started it")
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="end with the process that has started it"
+    )
     return parser
 
 
@@ -99,7 +101,7 @@ class AnswerServer(ThreadingHTTPServer):
             raise BadSpecError(f"cannot listen on {address[0]}:{address[1]}: {error.strerror}") from error
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base has it
-        """A client that has gone is no error of the server; anything else is one line."""
+        """Of a client that has gone nothing is said; any other error is one line."""
         error = sys.exc_info()[1]
         if not isinstance(error, ConnectionError | TimeoutError):
             sys.stderr.write(f"a request failed: {type(error).__name__}: {error}\n")
@@ -137,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
             pieces = self.server.models.answer(request, given_up)
         except ValueError:
             self._refuse(400, "the body is not JSON")
-        except RefusedError as error:
+        except RefusedRequestError as error:
             self._refuse(400, str(error))
         else:
             self._answer(request, pieces, given_up)
@@ -148,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             if request.streamed:
                 self._stream(parts.chunks(pieces))
             else:
-                self._send(200, parts.whole(list(pieces)))
+                self._send(*_finished(parts, pieces))
         finally:
             given_up.set()
             pieces.close()  # the next request is computed from here on
@@ -169,7 +171,10 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LARGEST_BODY:
             self.close_connection = True
-            self._refuse(413 if length.isdecimal() else 411, "the body must say its length, at most 64 MiB")
+            self._refuse(
+                413 if length.isdecimal() else 411,
+                f"the body must say its length, at most {_LARGEST_BODY:,} bytes",
+            )
             return None
         return self.rfile.read(int(length))
 
@@ -195,6 +200,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base has it
         """Nothing: requests are the clients' own business."""
+
+
+def _finished(parts: Documents, pieces: Iterator[Piece]) -> tuple[int, Mapping[str, Any]]:
+    """The status and the document of an answer that is sent at once."""
+    try:
+        return 200, parts.whole(list(pieces))
+    except Exception as error:  # noqa: BLE001 - the library raises what it likes, and the client waits
+        message = f"the answer could not be computed: {type(error).__name__}: {error}"
+        sys.stderr.write(f"{message}\n")
+        return 500, {"error": {"message": message[:1000], "type": "server_error", "code": 500}}
 
 
 class Documents:

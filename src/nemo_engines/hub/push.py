@@ -48,7 +48,10 @@ def push(folder: Path, repository: str, asked: Mapping[str, Any]) -> dict[str, A
     except TrainerError:
         raise
     except Exception as error:  # the library raises many kinds
-        raise BadSpecError(f"{repository}: the hub refused it: {_sentence(error, token)}") from error
+        raise BadSpecError(
+            f"{repository}: {_sentence(error, token)}; nothing was committed, and what has arrived is not "
+            "sent again by the next push"
+        ) from error
     return {"url": str(getattr(done, "repo_url", None) or ""), "commit": getattr(done, "oid", None)}
 
 
@@ -66,8 +69,15 @@ def _make(hub: Any, repository: str, *, private: bool, token: str) -> None:
 
 
 def _sentence(error: Exception, token: str) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines).replace(token, "…")[:600].rstrip(".") or type(error).__name__
+    """What went wrong, and why; the library says the second in another error, and the token in none."""
+    found: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(found) < 2:
+        found.append(
+            " ".join(str(cause).split()).replace(token, "…")[:300].rstrip(".") or type(cause).__name__
+        )
+        cause = cause.__cause__
+    return ": ".join(found)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from nemo_models.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from nemo_models.conversations import AnswerView, Conversation, SavedConversations
+    from nemo_models.conversations import AnswerView, Dialogue, SavedConversations
 
 _HELP = (
     "A line is a question; \\ at its end goes on. /new begins again, /quit or Ctrl-D ends; Ctrl-C ends an "
@@ -36,7 +36,7 @@ _HELP = (
 @click.command(short_help="Talk to a model in the terminal.")
 @model_argument
 @click.option("--prompt", "prompts", multiple=True, metavar="TEXT", help="Ask this and end; can be repeated.")
-@click.option("--system", metavar="TEXT", help="What the model is told before the first question.")
+@click.option("--system", metavar="TEXT", help="What the model gets before the first question.")
 @click.option("--with-base", is_flag=True, help="Ask its base model, too, and show both answers.")
 @click.option(
     "--one-conversation",
@@ -64,14 +64,14 @@ _HELP = (
 def chat(flags: GlobalFlags, name: str, base: str | None, **options: Any) -> int:
     """Talk to the model NAME, or to a model in a folder (/…, ./…), on this machine.
 
-    On a terminal the answers appear as they are made. Where standard input is no terminal, each of its lines
-    is a question of its own, answered in order; with -f raw each question is one JSON line. Nothing that is
-    said is kept, unless --save asks for it.
+    On a terminal the answers appear as they are made. Where standard input is not a terminal, each of its
+    lines is a question of its own, answered in order; with -f raw each question is one JSON line. Nothing
+    that is said is kept, unless --save asks for it.
     """
     chosen = _Options(**options)
     call = CommandContext(flags)
     from nemo_models import serving
-    from nemo_models.conversations import Conversation, SavedConversations
+    from nemo_models.conversations import Dialogue, SavedConversations
     from nemo_models.talking import connected
 
     model = found(call, name, base, with_base=chosen.with_base)
@@ -85,7 +85,7 @@ def chat(flags: GlobalFlags, name: str, base: str | None, **options: Any) -> int
     with serving.served(request, quiet=True) as server:
         talker = connected(server.url, key, chosen.settings())
         names = [*([base_name] if base_name else []), own]
-        session = _Session(call, lambda: Conversation(talker, names, chosen.system), saved, own)
+        session = _Session(call, lambda: Dialogue(talker, names, chosen.system), saved, own)
         with talker.client:
             if sys.stdin.isatty() and not chosen.prompts:
                 return session.interactive()
@@ -120,7 +120,7 @@ class _Options:
 @dataclass
 class _Session:
     call: CommandContext
-    start: Callable[[], Conversation]
+    start: Callable[[], Dialogue]
     saved: SavedConversations | None
     model: str
 
@@ -171,19 +171,19 @@ class _Session:
                 raise KeyboardInterrupt
         if not found:
             raise click.UsageError(
-                "standard input has no question: give --prompt TEXT, or a question a line."
+                "standard input has no question: give --prompt TEXT, or a question on each line."
             )
         if as_documents and not lines:
             self.call.print_entity(found)
         return int(failed)
 
-    def _ask(self, conversation: Conversation, question: str, view: AnswerView) -> Any:
+    def _ask(self, conversation: Dialogue, question: str, view: AnswerView) -> Any:
         answers = conversation.ask(question, view)
         if self.saved is not None:
             self.saved.write(conversation)
         return answers
 
-    def _close(self, conversation: Conversation) -> None:
+    def _close(self, conversation: Dialogue) -> None:
         if self.saved is not None:
             self.saved.close(conversation)
 

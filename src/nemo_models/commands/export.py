@@ -63,14 +63,14 @@ def export(
         call.report(exporting.covered(model))
     ending = ".gguf" if target == "gguf" else f"-{target}"
     place = output or Path(f"{model.name}{ending}")
-    request = exporting.ExportRequest(model, target, place, numbers, facts_of(call, model))
+    request = exporting.ModelExport(model, target, place, numbers, facts_of(call, model))
     exporting.check(request)
     done = exporting.write(request, call.report)
     call.print_done(exporting.sentence(done), done)
 
 
 def facts_of(call: CommandContext, model: LocalModel) -> Mapping[str, Any]:
-    """What may be told of the training of a model; little where its job is gone."""
+    """What may be published about the training of a model; little where its job is gone."""
     from nemo_helix_plugin.client.errors import NotFoundError
     from nemo_models import training_facts
 

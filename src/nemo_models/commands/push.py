@@ -66,14 +66,14 @@ def push(
     facts = cards.CardFacts(
         title=repository.partition("/")[2],
         adapter=model.adapter,
-        base=str(shown or model.record.get("base_model") or "") or None,
+        base=_base_name(str(shown or model.record.get("base_model") or "")) or None,
         training=facts_of(call, model) or exported.get("training") or {},
         results=rows,
         description=model.record.get("description"),
     )
     if model.adapter and not str(facts.base).startswith("hf://"):
         call.report(
-            f"its base model {facts.base} is none of a hub: who loads the adapter needs it too; "
+            f"its base model {shown or facts.base} is not at a hub: who loads the adapter needs it too; "
             "`nemo models export --to merged` makes whole weights to push."
         )
     staged = engine.find().cache / "pushes" / model.digest.removeprefix("sha256:")[:20]
@@ -121,12 +121,11 @@ def _stage(model: LocalModel, folder: Path, card: str, base: str | None) -> None
             shutil.copyfile(path, target)
     if model.adapter:
         config = json.loads((model.folder / weights.ADAPTER).read_bytes())
-        config["base_model_name_or_path"] = _base_name(base)
+        config["base_model_name_or_path"] = (base or "").removeprefix("hf://")
         (folder / weights.ADAPTER).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _base_name(base: str | None) -> str:
-    """What an adapter calls its base model at the hub: a folder's path is nobody's business there."""
-    found = (base or "").removeprefix("hf://")
-    return found.rstrip("/").rpartition("/")[2] if found.startswith(("/", ".", "~")) else found
+def _base_name(base: str) -> str:
+    """What the base model is called in public: a folder's path is nobody's business there."""
+    return Path(base).name if base.startswith(("/", ".", "~")) else base

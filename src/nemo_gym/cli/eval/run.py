@@ -172,8 +172,8 @@ def _answering(config: RunConfig, console: Console) -> Iterator[RunConfig]:
         model = registered.find(name)
     except GymError as error:
         raise ConfigError(
-            f"the policy model is not fully named: missing policy_base_url (--model-url), and '{name}' is no "
-            f"model of the Jobs service either: {error}"
+            f"the policy model is not fully named: missing policy_base_url (--model-url), and the Jobs "
+            f"service has no '{name}' either: {error}"
         ) from error
     console.report(f"gym: serves {model.name} from {model.folder}")
     with registered.served(model) as address:

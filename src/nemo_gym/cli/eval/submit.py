@@ -81,9 +81,13 @@ def _registered(name: str | None) -> RegisteredModel | None:
     """The model of a name, with its files on this machine."""
     if name is None:
         return None
+    from nemo_gym.errors import ConfigError
     from nemo_gym.serving import registered
 
-    return registered.find(name)
+    try:
+        return registered.find(name)
+    except ConfigError as error:
+        raise ConfigError(f"--model {name}: {error}") from error
 
 
 def _to_clusters(parts: Sequence[ResolvedConfig], flags: _Flags) -> int:
