@@ -20,6 +20,25 @@ pytestmark = pytest.mark.services
 
 HOSTILE = '<script>document.title="stolen "+document.cookie</script>\u202egnp.exe'
 
+EVALUATED = {
+    "evaluation": {
+        "benchmark": "arithmetic",
+        "shown": [
+            {"step": 50, "score": 0.25, "low": 0.1, "high": 0.4, "rows": 20, "seconds": 4.0},
+            {"step": 100, "error": f"OutOfMemoryError: {HOSTILE}"},
+        ],
+        "prompts": [
+            {
+                "prompt": "What is 17 + 25?",
+                "answers": [
+                    {"step": 50, "text": f"{HOSTILE} {'42 ' * 100}"},
+                    {"step": 100, "text": "w" * 400},
+                ],
+            }
+        ],
+    }
+}
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
@@ -109,6 +128,10 @@ def test_a_failed_training_goes_on_from_the_checkpoint_that_is_chosen(page, serv
     expect(page.locator(".title .chip")).to_have_text("completed")
     expect(page.locator(".marks li")).to_contain_text(["Failed at step", "Rerun at step 25", "Completed"])
     expect(page.locator("figure.chart figcaption").first).to_contain_text("at step 150")
+    http.patch(f"{JOBS}/fails/status-details", json=EVALUATED)
+    page.reload()
+    expect(page.get_by_role("heading", name="Evaluations while it trained")).to_be_visible()
+    expect(page.get_by_role("region", name="Answers to prompt 1")).to_contain_text("gnp.exe")
     assert look(page, "job-rerun") == []
 
 
