@@ -14,6 +14,7 @@ from nemo_engines.spec import EngineSpec, settings
 
 _BLOCK = 64 * 1024
 _SAMPLES = 16
+ADAPTER_CONFIG = "adapter_config.json"
 
 
 def input_digests(
@@ -26,6 +27,7 @@ def input_digests(
         "training data": training.identity,
         "validation data": validation.identity if validation else "none",
         "model": model_fingerprint(Path(spec.model)),
+        **({"adapter": adapter_fingerprint(Path(spec.adapter))} if spec.adapter else {}),
         "precision": precision,
         "number of processes": str(processes),
         **settings(spec),
@@ -51,6 +53,17 @@ def model_fingerprint(folder: Path) -> str:
                 digest.update(block)
         elif path.suffix in (".json", ".jinja", ".txt", ".model"):
             digest.update(f"{path.name}\0".encode() + _content(path))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def adapter_fingerprint(folder: Path) -> str:
+    """Configuration and weights of an adapter; `BadSpecError` when it is not an adapter's folder."""
+    if not (folder / ADAPTER_CONFIG).is_file():
+        raise BadSpecError(f"the adapter {folder} is not a folder of an adapter: it has no {ADAPTER_CONFIG}")
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("adapter_*")):
+        with path.open("rb") as file:
+            digest.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
     return f"sha256:{digest.hexdigest()}"
 
 

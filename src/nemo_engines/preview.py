@@ -13,10 +13,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_engines import devices, spec
-from nemo_engines.data import learned, rows
+from nemo_engines.data import learned, mixing, rows
 from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.learned import Cut, Pair, Tokens
 from nemo_engines.data.rows import Dataset
@@ -50,10 +50,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Seen(NamedTuple):
+    """A training data set as the training sees it."""
+
+    data: Dataset
+    marked: list[Marked]
+    left_out: set[int]
+    """Indices of rows that are not trained on."""
+
+
 def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
-    """The first ``count`` rows as they are learned, and what is cut of all of them."""
-    found, training, marked, tokenizer = _looked_at(wanted, None)
-    shown = [_shown(training, index, marked[index], tokenizer) for index in range(min(count, len(marked)))]
+    """The first ``count`` rows of each data set as they are learned, and what is cut of all of them."""
+    found, sets, tokenizer = _looked_at(wanted, None)
+    shown = []
+    for seen in sets:
+        of = {"file": seen.data.file.name} if len(sets) > 1 else {}
+        shown += [
+            {**_shown(seen.data, index, seen.marked[index], tokenizer), **of}
+            for index in range(min(count, len(seen.marked)))
+        ]
     return {**found, "rows": shown}
 
 
@@ -63,9 +78,10 @@ def measured(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], li
     First of its longest sequence, then of all that it has: of a pair both answers, each with its prompt.
     ``device`` is what the training will run on; `None`: what this machine has.
     """
-    found, training, marked, _ = _looked_at(wanted, device)
-    gone = set(found["training"]["left_out_lines"])
-    kept = [row for line, row in zip(training.rows.lines, marked, strict=True) if line not in gone]
+    found, sets, _ = _looked_at(wanted, device)
+    weights = [wanted.data.weight, *(source.weight for source in wanted.data.beside or ())]
+    picked = mixing.chosen([len(seen.marked) for seen in sets], weights, wanted.seed)
+    kept = [sets[number].marked[row] for number, row in picked if row not in sets[number].left_out]
     counts = [Counter(mark for _, mark in row) for row in kept]
     if wanted.method != "dpo":
         lengths = [count.total() - count["cut"] for count in counts]
@@ -74,30 +90,39 @@ def measured(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], li
     return found, longest, [2 * count["read"] + count["chosen"] + count["rejected"] for count in counts]
 
 
-def _looked_at(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], Dataset, list[Marked], Any]:
+def _looked_at(wanted: EngineSpec, device: str | None) -> tuple[dict[str, Any], list[_Seen], Any]:
     engine = engine_for(wanted)
     devices.check_device(wanted, device or devices.chosen_device(wanted))
     rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
     shape = rewards.shape if rewards else None
-    training = rows.read_for(wanted, Path(wanted.dataset), "training", shape)
+    sets = mixing.read_weighted(wanted, shape)
     validation = (
         rows.read_for(wanted, Path(wanted.validation), "validation", shape) if wanted.validation else None
     )
     writer, tokenizer = load_driver(engine).writer(wanted)
-    facts, marked = _part(wanted, training, writer)
+    seen, facts = [], []
+    for one in sets:
+        described, marked, left_out = _part(wanted, one.data, writer)
+        facts.append({**described, "weight": one.weight})
+        seen.append(_Seen(one.data, marked, set(left_out)))
     found = {
         "engine": engine.name,
         "method": wanted.method,
         "max_seq_length": wanted.max_seq_length,
+        "overlong": wanted.data.overlong,
         "packing": wanted.batch.packing,
-        "training": facts,
+        "training": facts[0],
+        "beside": facts[1:],
         "validation": _part(wanted, validation, writer)[0] if validation else None,
     }
-    return found, training, marked, tokenizer
+    return found, seen, tokenizer
 
 
-def _part(wanted: EngineSpec, data: Dataset, writer: TemplateWriter) -> tuple[dict[str, Any], list[Marked]]:
-    longest = wanted.max_seq_length
+def _part(
+    wanted: EngineSpec, data: Dataset, writer: TemplateWriter
+) -> tuple[dict[str, Any], list[Marked], list[int]]:
+    """What is said of a file, its rows with their marks, and the indices of those that are left out."""
+    longest, drops = wanted.max_seq_length, wanted.data.overlong == "drop"
     marked: list[Marked]
     open_ended: list[int] = []
     if wanted.method == "grpo":
@@ -107,11 +132,17 @@ def _part(wanted: EngineSpec, data: Dataset, writer: TemplateWriter) -> tuple[di
         cut, marked = Cut([], [], 0), [[(token, "read") for token in prompt] for prompt in prompts]
     elif wanted.method == "dpo":
         pairs = learned.made_of(data.rows, lambda row: learned.pair(writer, row))
-        cut, marked = learned.cut_pairs(pairs, longest), [_of_pair(pair, longest) for pair in pairs]
+        cut, marked = (
+            learned.cut_pairs(pairs, longest, drops=drops),
+            [_of_pair(pair, longest) for pair in pairs],
+        )
         open_ended = learned.without_end(writer, data.rows, pairs)
     else:
         found = learned.made_of(data.rows, lambda row: learned.tokens(writer, row))
-        cut, marked = learned.cut_tokens(found, longest), [_of_tokens(row, longest) for row in found]
+        cut, marked = (
+            learned.cut_tokens(found, longest, drops=drops),
+            [_of_tokens(row, longest) for row in found],
+        )
         open_ended = learned.without_end(writer, data.rows, found)
     facts = {
         "file": data.file.name,
@@ -125,7 +156,7 @@ def _part(wanted: EngineSpec, data: Dataset, writer: TemplateWriter) -> tuple[di
         "unwritten": [kind._asdict() for kind in learned.unwritten(writer, data.rows).kinds()],
         "without_end_lines": [data.rows.lines[index] for index in open_ended],
     }
-    return facts, marked
+    return facts, marked, cut.left_out
 
 
 def _of_tokens(row: Tokens, longest: int) -> Marked:

@@ -77,6 +77,7 @@ ENGINES = {
             driver="nemo_engines.hf.unsloth:UnslothDriver",
             methods=frozenset({"sft"}),
             packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth"),
+            lacks=("adapter",),
         ),
         Engine(
             name="automodel",
@@ -84,6 +85,7 @@ ENGINES = {
             methods=frozenset({"sft"}),
             packages=("torch", "transformers", "nemo-automodel", "datasets", "torchdata"),
             lacks=(
+                "adapter",
                 "extra",
                 "load_in_4bit",
                 "load_in_8bit",

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from nemo_engines import devices, launching, spec
-from nemo_engines.data import rows
+from nemo_engines.data import mixing, rows
 from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import BadSpecError, TrainerError
 from nemo_engines.evaluation.material import questions
@@ -152,7 +152,7 @@ def _planned(options: argparse.Namespace, context: JobContext) -> _Plan:
         device=device,
         precision=precision,
         rewards=rewards,
-        training=_dataset(wanted, wanted.dataset, "training", rewards),
+        training=_training(wanted, rewards),
         validation=_dataset(wanted, wanted.validation, "validation", rewards) if wanted.validation else None,
     )
 
@@ -198,12 +198,23 @@ def _train(run: TrainingRun, engine: Engine) -> None:
     run.session.finish()
 
 
+def _training(wanted: EngineSpec, rewards: Rewards | None) -> Dataset:
+    sets = mixing.read_weighted(wanted, rewards.shape if rewards else None)
+    for one in sets:
+        _report_unused(one.data)
+    return mixing.mixed(sets, wanted.seed)
+
+
 def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards | None) -> Dataset:
     found = rows.read_for(wanted, Path(place or ""), part, rewards.shape if rewards else None)
+    _report_unused(found)
+    return found
+
+
+def _report_unused(found: Dataset) -> None:
     if found.unused:
         shown = ", ".join(f"{name} ({counted(count, 'row')})" for name, count in found.unused.items())
         sys.stderr.write(f"{found.file}: nothing is learned of these keys: {shown}\n")
-    return found
 
 
 def _staging(output: Path, suffix: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 
 from nemo_engines.data import learned
 from nemo_engines.data.chat_templates import TemplateWriter
-from nemo_engines.data.learned import Pair, Tokens
+from nemo_engines.data.learned import Cut, Pair, Tokens
 from nemo_engines.data.rows import Row
 from nemo_engines.errors import TrainerError
 from nemo_engines.rewards import Rewards
@@ -63,6 +63,11 @@ class TrainingRun:
             self.warned.append(sentence)
             sys.stderr.write(f"warning: {sentence}\n")
             self.session.progress(warnings=list(self.warned))
+
+    def warn_of_cut(self, part: str, rows: Sequence[Row], cut: Cut) -> None:
+        """Warn of rows that are too long; raises `TrainerError` where the spec says that none may be."""
+        for sentence in learned.cut_warnings(self.spec, part, rows, cut):
+            self.warn(sentence)
 
     def warn_of_template(
         self, writer: TemplateWriter, part: str, rows: Sequence[Row], found: Sequence[Tokens | Pair]

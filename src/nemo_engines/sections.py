@@ -67,6 +67,14 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True)
+class MoreTrainingData:
+    """Training data beside those of ``dataset``."""
+
+    dataset: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Data:
     """How rows become text. The files are JSON Lines."""
 
@@ -76,7 +84,18 @@ class Data:
     prompt_template: str | None = None
     """A text with ``{field}`` places; the last place is what the model learns to write."""
     assistant_only_loss: bool = False
+    learned_turns: Literal["all", "assistant", "last"] | None = None
+    """Of conversations: all of the text, the assistant's messages, or its last one; ``None``: what is usual
+    with the engine, or the assistant's with ``assistant_only_loss``."""
+    overlong: Literal["truncate", "drop", "error"] = "truncate"
+    """What becomes of rows beyond ``max_seq_length``."""
+    chat_template: str | None = None
+    """A Jinja template in the place of the tokenizer's own; the trained model gets it, too."""
     shuffle: bool = True
+    weight: float = 1.0
+    """How often each row of ``dataset`` comes in an epoch; see `nemo_engines.data.mixing`."""
+    beside: tuple[MoreTrainingData, ...] | None = None
+    """More training data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -45,6 +46,9 @@ class EngineSpec:
     """Folder for the trained model; it appears when the training is done."""
     schema: Literal[1] = 1
     validation: str | None = None
+    adapter: str | None = None
+    """Folder of an adapter of the model, in the layout of peft: it is trained on, and what it is at the start
+    is the reference of DPO."""
     finetuning: Literal["full", "lora"] = "lora"
     output_method: Literal["default", "merged"] = "default"
     """``default``: the adapter for LoRA and the whole model otherwise; ``merged``: adapter and base in
@@ -101,6 +105,7 @@ POSITIVE = (
     "save.seconds",
     "early_stopping.patience",
     "max_seq_length",
+    "data.weight",
 )
 
 
@@ -122,6 +127,9 @@ def parse_spec(value: object) -> EngineSpec:
     for name in POSITIVE:
         if flat[name] is not None and flat[name] <= 0:
             raise BadSpecError(f"{name} must be more than 0, not {flat[name]}")
+    for number, source in enumerate(spec.data.beside or ()):
+        if source.weight <= 0:
+            raise BadSpecError(f"data.beside[{number}].weight must be more than 0, not {source.weight}")
     if spec.save.keep < 2:
         raise BadSpecError(f"save.keep must be at least 2, not {spec.save.keep}: the newest may be damaged")
     if spec.save.max_overhead is not None and not 0 < spec.save.max_overhead <= 0.5:
@@ -138,11 +146,17 @@ def parse_spec(value: object) -> EngineSpec:
         _check_evaluation(spec.evaluation)
     if spec.method == "grpo":
         _check_grpo(spec)
+    _check_finetuning(spec)
+    return spec
+
+
+def _check_finetuning(spec: EngineSpec) -> None:
     if spec.finetuning == "full" and (spec.load_in_4bit or spec.load_in_8bit):
         raise BadSpecError("load_in_4bit and load_in_8bit are for LoRA: quantized weights cannot be trained")
+    if spec.adapter is not None and (spec.method != "dpo" or spec.finetuning != "lora"):
+        raise BadSpecError("adapter is for DPO that trains an adapter: only that goes on with one")
     if spec.finetuning == "full" and spec.output_method == "merged":
         raise BadSpecError("output_method 'merged' is for LoRA: full fine-tuning has nothing to merge")
-    return spec
 
 
 def _check_evaluation(plan: EvaluationPlan) -> None:
@@ -213,9 +227,25 @@ def settings(spec: EngineSpec) -> Mapping[str, str]:
     """What of the spec decides the result, as text by dotted path: compared before a run goes on."""
     unused = {"sft": ("dpo", "grpo", "rewards"), "dpo": ("grpo", "rewards"), "grpo": ("dpo",)}[spec.method]
     left_out = {*IRRELEVANT, *unused, *(("lora",) if spec.finetuning == "full" else ())}
-    paths = {"model", "dataset", "validation"}
+    paths = {"model", "dataset", "validation", "adapter"}
     return {
-        name: json.dumps(value, sort_keys=True)
+        name: _as_text(name, value)
         for name, value in flatten(spec).items()
         if name.split(".")[0] not in left_out and name not in paths
     }
+
+
+def answers_only(spec: EngineSpec) -> bool:
+    """Whether of conversations only messages of the assistant are learned."""
+    if spec.data.learned_turns is not None:
+        return spec.data.learned_turns != "all"
+    return spec.data.assistant_only_loss or spec.engine == "automodel"
+
+
+def _as_text(name: str, value: Any) -> str:
+    """A value that people can compare; of a chat template a digest."""
+    if name == "data.chat_template" and value is not None:
+        return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    if name == "data.beside" and value is not None:  # what they hold is compared as the training data
+        return json.dumps([source.weight for source in value])
+    return json.dumps(value, sort_keys=True)

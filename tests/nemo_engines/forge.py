@@ -136,13 +136,15 @@ class Training:
         return read_progress(self.trainer_path / "progress.json")
 
 
-def spec_of(method: str, finetuning: str, data: Path, **changes: Any) -> dict[str, Any]:
-    """A spec of 12 steps on the tiny model."""
+def spec_of(method: str, finetuning: str, folder: Path, /, **changes: Any) -> dict[str, Any]:
+    """A spec of 12 steps on the tiny model; ``data="mixed"``: with all that rows can be asked for."""
+    if changes.get("data") == "mixed":
+        changes["data"] = mixed(folder)
     base = {
         "engine": "trl",
         "method": method,
         "model": str(engines.tiny_model()),
-        "dataset": str(write_data(method, data / f"{method}.jsonl")),
+        "dataset": str(write_data(method, folder / f"{method}.jsonl")),
         "finetuning": finetuning,
         "lora": {"rank": 4, "alpha": 8, "dropout": 0.05},
         "schedule": {"max_steps": 12, "warmup_steps": 2, "lr_scheduler": "cosine"},
@@ -153,6 +155,26 @@ def spec_of(method: str, finetuning: str, data: Path, **changes: Any) -> dict[st
         "rewards": REWARDS if method == "grpo" else None,
     }
     return {**base, **changes}
+
+
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }} says\n{{ message['content'] }}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant says\n{% endif %}"
+)
+
+
+def mixed(folder: Path) -> dict[str, Any]:
+    """Half of the rows beside others of another shape, a template of one's own, and long rows left out."""
+    texts = [{"prompt": f"Say {number}: ", "completion": f"{number}" * number} for number in range(1, 50)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    return {
+        "weight": 0.5,
+        "beside": [{"dataset": str(folder / "texts.jsonl"), "weight": 1.5}],
+        "learned_turns": "last",
+        "overlong": "drop",
+        "chat_template": TEMPLATE,
+    }
 
 
 def write_data(method: str, path: Path) -> Path:
@@ -174,6 +196,13 @@ def _row(method: str, left: int, right: int) -> dict[str, Any]:
         return {"messages": asked + answered}
     wrong = [{"role": "assistant", "content": f"The sum is {left * right + 1}, maybe."}]
     return {"prompt": asked, "chosen": answered, "rejected": wrong}
+
+
+def assert_rows_were_as_asked(training: Training) -> None:
+    """The trained model has the template, and the job says which rows were left out."""
+    assert (training.output / "chat_template.jinja").read_text() == TEMPLATE
+    (said,) = [one for one in training.progress["warnings"] if "training rows are left out" in one]
+    assert "texts.jsonl:" in said
 
 
 def assert_same(training: Training, other: Training, steps: int = 12) -> None:

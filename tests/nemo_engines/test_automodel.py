@@ -18,6 +18,7 @@ from tests.nemo_engines.forge import (
     Forge,
     Training,
     assert_ended_early_alike,
+    assert_rows_were_as_asked,
     assert_same,
     damage,
     early_spec,
@@ -53,7 +54,9 @@ def uninterrupted(forge: Forge, folder: Path, spec: dict[str, Any]) -> Training:
     [
         pytest.param("full", (10,), {}, id="full-at-the-end-of-an-epoch"),
         pytest.param("full", (7,), {"batch": {"per_device": 2, "gradient_accumulation": 2}}, id="full"),
-        pytest.param("lora", (3, 4), {}, id="lora-paused-twice"),
+        pytest.param(
+            "lora", (3, 4), {"data": "mixed", "max_seq_length": 64}, id="lora-paused-twice-mixed-rows"
+        ),
     ],
 )
 def test_a_paused_training_ends_like_one_that_was_left_alone(
@@ -76,7 +79,10 @@ def test_a_paused_training_ends_like_one_that_was_left_alone(
     assert_same(training, baseline)
     assert training.progress["phase"] == "completed"
     assert {"train_loss", "train_lr", "train_grad_norm", "val_loss"} <= set(training.history[12])
-    assert "val_loss" in training.history[10]
+    if "data" in changes:
+        assert_rows_were_as_asked(training)
+    else:  # the rows make an epoch of 10 steps
+        assert "val_loss" in training.history[10]
 
 
 def test_after_a_kill_in_a_save_and_with_the_newest_damaged_an_older_checkpoint_leads_to_the_same_end(

@@ -3,10 +3,19 @@ bit."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
-from tests.nemo_engines.forge import Forge, Training, assert_ended_early_alike, early_spec, spec_of
+from tests.nemo_engines.forge import (
+    Forge,
+    Training,
+    assert_ended_early_alike,
+    assert_rows_were_as_asked,
+    early_spec,
+    spec_of,
+)
 
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
@@ -19,7 +28,11 @@ REUSED = {
 CASES = [
     pytest.param("sft", "full", (10,), {"batch": {"per_device": 4}}, id="sft-full-at-the-end-of-an-epoch"),
     pytest.param(
-        "sft", "lora", (7,), {"batch": {"per_device": 2, "gradient_accumulation": 2}}, id="sft-lora"
+        "sft",
+        "lora",
+        (7,),
+        {"batch": {"per_device": 2, "gradient_accumulation": 2}, "data": "mixed", "max_seq_length": 64},
+        id="sft-lora-mixed-rows",
     ),
     pytest.param("dpo", "full", (5,), {}, id="dpo-full"),
     pytest.param("dpo", "lora", (3, 4), {}, id="dpo-lora-paused-twice"),
@@ -70,6 +83,26 @@ def test_a_paused_training_ends_like_one_that_was_left_alone(
     assert training.start() == 0, training.log
     assert_same(training, baseline)
     assert training.progress["phase"] == "completed"
+    if "data" in changes:
+        assert_rows_were_as_asked(training)
+
+
+def test_dpo_goes_on_with_the_adapter_of_another_training_and_ends_alike_after_a_pause(
+    forge: Forge, tmp_path: Path
+) -> None:
+    taught = uninterrupted(forge, tmp_path / "sft", spec_of("sft", "lora", tmp_path, lora={"rank": 3}))
+    spec = spec_of("dpo", "lora", tmp_path) | {"adapter": str(taught.output)}
+    baseline = uninterrupted(forge, tmp_path, spec)
+    # the policy is its own reference at first, and the adapter of the supervised training is both
+    assert baseline.history[1]["train_loss"] == pytest.approx(math.log(2), abs=0.01)
+    assert abs(baseline.history[1]["train_reward_chosen"]) < 0.02
+    assert baseline.weights != taught.weights
+    config = json.loads((baseline.output / "adapter_config.json").read_text())
+    assert (config["r"], (baseline.output / "ref").exists()) == (3, False)
+    training = Training(forge, tmp_path / "paused", dict(spec))
+    assert training.start(pause_after=5) == 75, training.log
+    assert training.start() == 0, training.log
+    assert_same(training, baseline)
 
 
 def test_after_a_kill_in_a_save_and_with_the_newest_damaged_an_older_checkpoint_leads_to_the_same_end(

@@ -11,12 +11,12 @@ from nemo_automodel._transformers.auto_tokenizer import NeMoAutoTokenizer
 from nemo_automodel.components.datasets.llm.formatting_utils import _package_tokenized_example
 
 from nemo_engines.data import learned
-from nemo_engines.data.chat_templates import TemplateWriter
+from nemo_engines.data.chat_templates import TemplateWriter, with_template
 from nemo_engines.data.learned import Tokens
 from nemo_engines.data.rows import Row
 from nemo_engines.data.template_date import fix_day
 from nemo_engines.errors import BadSpecError
-from nemo_engines.spec import EngineSpec
+from nemo_engines.spec import EngineSpec, answers_only
 
 
 def tokenizer_of(spec: EngineSpec) -> Any:
@@ -25,13 +25,13 @@ def tokenizer_of(spec: EngineSpec) -> Any:
     if len(found) <= len(found.all_special_tokens):
         # the library makes an empty one where the files are missing
         raise BadSpecError(f"the model {spec.model} has no files of a tokenizer")
-    return found
+    return with_template(spec, found)
 
 
-def writer(tokenizer: Any) -> TemplateWriter:
-    """The recipe learns the assistant's turns of a conversation only."""
+def writer(spec: EngineSpec, tokenizer: Any) -> TemplateWriter:
+    """What writes the rows of a run."""
     fix_day()
-    return TemplateWriter(tokenizer, assistant_only=True)
+    return TemplateWriter(tokenizer, assistant_only=answers_only(spec))
 
 
 def write(file: Path, found: Sequence[Tokens], longest: int) -> None:

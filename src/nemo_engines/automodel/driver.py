@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ from nemo_engines.automodel import config, cpu, data
 from nemo_engines.automodel.recipe import REPORTED, ControlledRecipe
 from nemo_engines.data import learned
 from nemo_engines.data.chat_templates import TemplateWriter
+from nemo_engines.data.learned import Tokens
 from nemo_engines.data.rows import Row
 from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.evaluation.evaluations import Evaluations
@@ -51,7 +53,7 @@ class AutomodelDriver:
         _check_ending(spec)
         with setting_up():
             tokenizer = data.tokenizer_of(spec)
-            return data.writer(tokenizer), tokenizer
+            return data.writer(spec, tokenizer), tokenizer
 
 
 def _check_ending(spec: EngineSpec) -> None:
@@ -69,9 +71,17 @@ def _train(run: TrainingRun, watch: MetricWatch, evaluations: Evaluations) -> No
     if run.world.leads:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write_rows(run, folder / "train.jsonl", "training", run.rows)
         if run.validation_rows is not None:
-            _write_rows(run, folder / "validation.jsonl", "validation", run.validation_rows)
+            data.write(
+                folder / "validation.jsonl",
+                _tokens(run, "validation", run.validation_rows)[1],
+                run.spec.max_seq_length,
+            )
+    if run.world.leads or run.spec.data.overlong == "drop":
+        rows, found = _tokens(run, "training", run.rows)
+        if run.world.leads:
+            data.write(folder / "train.jsonl", found, run.spec.max_seq_length)
+        run = dataclasses.replace(run, rows=rows)
     rendered = config.render(run, folder)
     if run.world.leads:
         (folder / "config.yaml").write_text(yaml.safe_dump(rendered, sort_keys=False), encoding="utf-8")
@@ -123,13 +133,16 @@ def _require_targets(run: TrainingRun, recipe: ControlledRecipe) -> None:
                 raise BadSpecError(f"lora.{field}: the model has no module '{pattern}'")
 
 
-def _write_rows(run: TrainingRun, file: Path, part: str, rows: list[Row]) -> None:
+def _tokens(run: TrainingRun, part: str, rows: list[Row]) -> tuple[list[Row], list[Tokens]]:
+    """The rows that are trained on, and their tokens."""
     with setting_up():
-        writer = data.writer(data.tokenizer_of(run.spec))
+        writer = data.writer(run.spec, data.tokenizer_of(run.spec))
         found = data.tokens_of(writer, rows)
-    learned.warn_of_cut(run.spec, part, rows, learned.cut_tokens(found, run.spec.max_seq_length))
+    drops = run.spec.data.overlong == "drop"
+    cut = learned.cut_tokens(found, run.spec.max_seq_length, drops=drops)
+    run.warn_of_cut(part, rows, cut)
     run.warn_of_template(writer, part, rows, found)
-    data.write(file, found, run.spec.max_seq_length)
+    return (learned.kept(rows, cut), learned.kept(found, cut)) if drops else (rows, found)
 
 
 def _chosen(run: TrainingRun, watch: MetricWatch) -> Path:
@@ -144,10 +157,12 @@ def _export(run: TrainingRun, checkpoint: Path) -> None:
     """The trained model in the layout of transformers (or of peft, for an adapter)."""
     if run.spec.finetuning == "full":
         shutil.copytree(checkpoint / "model" / "consolidated", run.staging, dirs_exist_ok=True)
-        return
-    shutil.copytree(checkpoint / "model", run.staging, dirs_exist_ok=True)
-    if run.spec.output_method == "merged":
-        _merge(run)
+    else:
+        shutil.copytree(checkpoint / "model", run.staging, dirs_exist_ok=True)
+        if run.spec.output_method == "merged":
+            _merge(run)
+    if run.spec.data.chat_template is not None:
+        data.tokenizer_of(run.spec).save_pretrained(run.staging)
 
 
 def _merge(run: TrainingRun) -> None:

@@ -12,8 +12,10 @@ from nemo_engines.data import messages as checked
 from nemo_engines.data.dropped_text import dropped
 from nemo_engines.data.messages import Message
 from nemo_engines.errors import BadSpecError
+from nemo_engines.spec import EngineSpec
 
 Row = dict[str, Any]
+_TRIED = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 _OTHER = "\ue000\ue001"
 """A text that no row has."""
 
@@ -353,3 +355,18 @@ def _refused(error: Exception) -> Exception:
     if type(error).__name__ == "TemplateSyntaxError":
         return BadSpecError(f"the model's chat template cannot be used: {said}")
     return ValueError(f"the model's chat template refuses the messages: {said}")
+
+
+def with_template(spec: EngineSpec, tokenizer: Any) -> Any:
+    """The tokenizer with the spec's own chat template, where it has one; `BadSpecError` where it is none."""
+    if spec.data.chat_template is None:
+        return tokenizer
+    tokenizer.chat_template = spec.data.chat_template
+    try:
+        written = tokenizer.apply_chat_template(_TRIED, tokenize=False)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BadSpecError(f"data.chat_template cannot be used: {reason}") from error
+    if not str(written).strip():
+        raise BadSpecError("data.chat_template writes nothing of a question and its answer")
+    return tokenizer

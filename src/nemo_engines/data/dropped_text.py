@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     text: str
     """Role and key, for people."""
     times: int
-    lines: list[int]
+    lines: list[int | str]
     """The rows that have such text, by their lines."""
 
 
@@ -40,9 +40,9 @@ class Losses:
 
     def __init__(self) -> None:
         self._times: Counter[str] = Counter()
-        self._lines: dict[str, list[int]] = {}
+        self._lines: dict[str, list[int | str]] = {}
 
-    def add(self, found: Mapping[str, int], line: int) -> None:
+    def add(self, found: Mapping[str, int], line: int | str) -> None:
         """Add what one row loses."""
         for text, times in found.items():
             self._times[text] += times

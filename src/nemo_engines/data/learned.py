@@ -5,7 +5,6 @@ Every row is written by itself, so that nothing of it depends on other rows.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -39,11 +38,16 @@ class Cut(NamedTuple):
     """What a longest length takes away from rows."""
 
     left_out: list[int]
-    """Indices of the rows of which nothing would be left to learn; they are not trained on."""
+    """Indices of the rows that are not trained on: nothing is left to learn, or long rows are dropped."""
     shortened: list[int]
     """Indices of the rows that lose their end."""
     tokens: int
     """Tokens that are lost, those of rows left out among them."""
+
+    @property
+    def rows(self) -> list[int]:
+        """All rows that are too long, in their order."""
+        return sorted({*self.left_out, *self.shortened})
 
 
 def made_of(rows: Sequence[Row], make: Callable[[Row], Made]) -> list[Made]:
@@ -132,40 +136,55 @@ def _last_answers(row: Row, made: Tokens | Pair) -> Iterator[list[int]]:
         yield [token for token, wanted in zip(made.ids, made.learned, strict=True) if wanted]
 
 
-def cut_tokens(found: Sequence[Tokens], longest: int) -> Cut:
-    """What is cut off the ends of rows of SFT."""
+def cut_tokens(found: Sequence[Tokens], longest: int, *, drops: bool = False) -> Cut:
+    """What is cut off the ends of rows of SFT; ``drops``: rows that are too long are left out instead."""
     left_out = [index for index, row in enumerate(found) if not any(row.learned[:longest])]
-    return _cut(left_out, [len(row.ids) for row in found], longest)
+    return _cut(left_out, [len(row.ids) for row in found], longest, drops=drops)
 
 
-def cut_pairs(found: Sequence[Pair], longest: int) -> Cut:
-    """What is cut off the ends of pairs, each counted with its longer answer."""
+def cut_pairs(found: Sequence[Pair], longest: int, *, drops: bool = False) -> Cut:
+    """What is cut off the ends of pairs, each counted with its longer answer; ``drops`` as above."""
     left_out = [index for index, row in enumerate(found) if len(row.prompt) >= longest]
     lengths = [len(row.prompt) + max(len(row.chosen), len(row.rejected)) for row in found]
-    return _cut(left_out, lengths, longest)
+    return _cut(left_out, lengths, longest, drops=drops)
 
 
-def _cut(left_out: list[int], lengths: Sequence[int], longest: int) -> Cut:
+def _cut(left_out: list[int], lengths: Sequence[int], longest: int, *, drops: bool) -> Cut:
+    if drops:
+        left_out = sorted({*left_out, *(index for index, length in enumerate(lengths) if length > longest)})
     gone = set(left_out)
     shortened = [index for index, length in enumerate(lengths) if length > longest and index not in gone]
     lost = sum(lengths[index] for index in gone) + sum(lengths[index] - longest for index in shortened)
     return Cut(left_out, shortened, lost)
 
 
-def warn_of_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) -> None:
-    """Say in the log what the longest length takes away; `BadSpecError` when it takes everything."""
+def cut_warnings(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) -> list[str]:
+    """Sentences about what the longest length takes away; `BadSpecError` when it takes everything, or where
+    rows may not be too long."""
     longest, of = spec.max_seq_length, f"of {len(rows)} {part} rows"
+    if spec.data.overlong == "error" and cut.rows:
+        raise TrainingDataError(
+            f"{len(cut.rows)} {of} are longer than max_seq_length {longest}, and overlong is 'error': "
+            f"lines {lines_of(rows, cut.rows)}"
+        )
     short = f"max_seq_length {longest} leaves nothing to learn of them"
+    if spec.data.overlong == "drop":
+        short = f"they are longer than max_seq_length {longest}, or nothing is to be learned of them"
     if len(cut.left_out) == len(rows):
         raise BadSpecError(f"none of the {len(rows)} {part} rows can be used: {short}; raise it")
+    said = []
     if cut.left_out and not spec.batch.packing:
-        where = lines_of(rows, cut.left_out)
-        sys.stderr.write(f"{len(cut.left_out)} {of} are left out: {short}; lines {where}\n")
+        said.append(f"{len(cut.left_out)} {of} are left out: {short}; lines {lines_of(rows, cut.left_out)}")
     if cut.shortened:
         where = lines_of(rows, cut.shortened)
-        sys.stderr.write(
-            f"{len(cut.shortened)} {of} lose their end to max_seq_length {longest}; lines {where}\n"
-        )
+        said.append(f"{len(cut.shortened)} {of} lose their end to max_seq_length {longest}; lines {where}")
+    return said
+
+
+def kept(made: Sequence[Made], cut: Cut) -> list[Made]:
+    """What was made of the rows that are not left out."""
+    gone = set(cut.left_out)
+    return [one for index, one in enumerate(made) if index not in gone]
 
 
 def template_warnings(
@@ -198,8 +217,8 @@ def lines_of(rows: Sequence[Row], indices: Iterable[int], most: int = 10) -> str
     return shown if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"
 
 
-def _line(rows: Sequence[Row], index: int) -> int:
-    return rows.lines[index] if isinstance(rows, Rows) else index + 1
+def _line(rows: Sequence[Row], index: int) -> int | str:
+    return rows.label(index) if isinstance(rows, Rows) else index + 1
 
 
 def columns(found: Sequence[Tokens]) -> dict[str, list[Any]]:

@@ -48,6 +48,10 @@ class Rows(list[Row]):
         """File and line of a row, as messages name it."""
         return f"{self.file}, line {self.lines[index]}"
 
+    def label(self, index: int) -> int | str:
+        """What lists of rows call one."""
+        return self.lines[index]
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -151,6 +155,7 @@ def shape_for(spec: EngineSpec, first: Row) -> Shape:
     if kind == "text":
         return text_shape(spec.data.text_field)
     made = {"dpo": preference, "chat": chat, "prompt_completion": prompt_completion}[kind]
+    last_only = kind == "chat" and spec.data.learned_turns == "last"
 
     def shape(row: Row) -> Row:
         check_row(row)
@@ -162,9 +167,19 @@ def shape_for(spec: EngineSpec, first: Row) -> Shape:
         beside = _with_messages(row)
         if beside and isinstance(found.get("prompt"), str):
             raise ValueError(f"'{min(beside)}' needs messages: a text is learned as it is")
-        return found | beside
+        return _last_learned(found | beside) if last_only else found | beside
 
     return shape
+
+
+def _last_learned(row: Row) -> Row:
+    """A conversation of which the assistant's last message alone is learned."""
+    answers = [index for index, one in enumerate(row["messages"]) if one["role"] == "assistant"]
+    if answers[-1] in row.get("unlearned", ()):
+        raise ValueError(
+            "the assistant's last message is not to be learned, and no other is; leave the row out"
+        )
+    return {**row, "unlearned": sorted({*row.get("unlearned", ()), *answers[:-1]})}
 
 
 def uses_of(spec: EngineSpec, first: Row) -> frozenset[str] | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from nemo_engines.errors import BadSpecError
+from nemo_engines.inputs import ADAPTER_CONFIG
 from nemo_engines.sections import Lora
 
 
@@ -36,6 +40,21 @@ class AdaptedLinear(nn.Module):  # type: ignore[misc]  # no types where the libr
             return found
         own = self.up(self.down(self.drop(values.to(self.down.weight.dtype)))) * self.scale
         return found + own.to(found.dtype)
+
+
+def lora_of(folder: Path) -> Lora:
+    """The shape of an adapter that is there, of its configuration; `BadSpecError` for what is none."""
+    try:
+        found = json.loads((folder / ADAPTER_CONFIG).read_bytes())
+        modules = found["target_modules"]
+        return Lora(
+            rank=int(found["r"]),
+            alpha=float(found["lora_alpha"]),
+            dropout=float(found.get("lora_dropout") or 0.0),
+            target_modules=tuple(modules) if isinstance(modules, list) else None,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadSpecError(f"{folder / ADAPTER_CONFIG}: it does not describe an adapter") from error
 
 
 def add(model: Any, lora: Lora) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -94,7 +95,7 @@ def _models(spec: EngineSpec, precision: str) -> tuple[Any, Any]:
         model = AutoModelForCausalLM.from_config(config, **options)
         reference = None
         if spec.finetuning == "lora":
-            adapters.add(model, spec.lora)
+            adapters.add(model, adapters.lora_of(Path(spec.adapter)) if spec.adapter else spec.lora)
         elif penalized:
             reference = AutoModelForCausalLM.from_config(config, **options).requires_grad_(False)
     model.train()

@@ -10,11 +10,12 @@ from typing import Any
 import datasets
 import torch
 import transformers
+from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
-from nemo_engines.data.chat_templates import TemplateWriter
+from nemo_engines.data.chat_templates import TemplateWriter, with_template
 from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
 from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
@@ -66,6 +67,9 @@ class TrlDriver:
             options["attn_implementation"] = run.spec.attn_implementation
         if run.spec.trust_remote_code:
             options["trust_remote_code"] = True
+        if run.spec.adapter is not None:
+            base = AutoModelForCausalLM.from_pretrained(run.spec.model, **options)
+            return PeftModel.from_pretrained(base, run.spec.adapter, is_trainable=True), None
         return run.spec.model, options
 
     def tokenizer(self, run: TrainingRun, _model: Any) -> Any:
@@ -83,7 +87,9 @@ class TrlDriver:
         """Write the trained model and its tokenizer into ``run.staging``."""
         if run.spec.output_method == "merged":
             model = model.merge_and_unload()
-        model.save_pretrained(run.staging, safe_serialization=True)
+        # beside an adapter that is trained on there is one more, its copy from the start
+        chosen = {} if run.spec.adapter is None else {"selected_adapters": ["default"]}
+        model.save_pretrained(run.staging, safe_serialization=True, **chosen)
         tokenizer.save_pretrained(run.staging)
 
     def _trainer(self, run: TrainingRun, callback: ContractCallback) -> Any:
@@ -97,7 +103,7 @@ class TrlDriver:
                 callback=callback,
             )
         trainer.remove_callback(PrinterCallback)
-        if run.spec.finetuning == "lora":
+        if run.spec.finetuning == "lora" and run.spec.adapter is None:
             _require_modules(run, trainer.model)
         return trainer
 
@@ -123,7 +129,7 @@ def load_tokenizer(spec: EngineSpec) -> Any:
     if len(found) <= len(found.all_special_tokens):
         # the library makes an empty one where the files are missing
         raise BadSpecError(f"the model {spec.model} has no files of a tokenizer")
-    return found
+    return with_template(spec, found)
 
 
 def weights_dtype(run: TrainingRun) -> torch.dtype:

@@ -24,7 +24,7 @@ from nemo_engines.data.template_date import fix_day
 from nemo_engines.hf.arguments import arguments, lora_arguments
 from nemo_engines.rewards import ROW, Rewards
 from nemo_engines.running import TrainingRun
-from nemo_engines.spec import EngineSpec
+from nemo_engines.spec import EngineSpec, answers_only
 
 
 class PairTrainer(DPOTrainer):  # type: ignore[misc]  # the library has no types here
@@ -69,11 +69,11 @@ def build(
 def writer(spec: EngineSpec, tokenizer: Any) -> TemplateWriter:
     """What writes the rows of a run. Some families' templates are replaced by ones that mark the answers."""
     fix_day()
-    template = None
-    if spec.data.assistant_only_loss and not has_generation_markers(tokenizer.chat_template):
+    template, only = None, answers_only(spec)
+    if only and not has_generation_markers(tokenizer.chat_template):
         with contextlib.suppress(ValueError):  # of a template that it does not know the answers are found
             template = get_training_chat_template(tokenizer)
-    return TemplateWriter(tokenizer, assistant_only=spec.data.assistant_only_loss, template=template)
+    return TemplateWriter(tokenizer, assistant_only=only, template=template)
 
 
 def _adapters(run: TrainingRun) -> LoraConfig | None:
@@ -89,22 +89,20 @@ def _dataset(run: TrainingRun, part: str, rows: list[Row], tokenizer: Any) -> Da
         return prompts
     if spec.method == "dpo":
         pairs = learned.made_of(rows, lambda row: learned.pair(write, row))
-        cut = learned.cut_pairs(pairs, spec.max_seq_length)
-        if run.world.leads:
-            learned.warn_of_cut(spec, part, rows, cut)
+        cut = learned.cut_pairs(pairs, spec.max_seq_length, drops=spec.data.overlong == "drop")
+        run.warn_of_cut(part, rows, cut)
         run.warn_of_template(write, part, rows, pairs)
-        gone = set(cut.left_out)
-        kept = [pair for index, pair in enumerate(pairs) if index not in gone]
+        kept = learned.kept(pairs, cut)
         names = {"prompt_ids": "prompt", "chosen_ids": "chosen", "rejected_ids": "rejected"}
         return Dataset.from_dict(
             {name: [getattr(pair, field) for pair in kept] for name, field in names.items()}
         )
     found = learned.made_of(rows, lambda row: learned.tokens(write, row))
-    cut = learned.cut_tokens(found, spec.max_seq_length)
-    if run.world.leads:
-        learned.warn_of_cut(spec, part, rows, cut)
+    drops = spec.data.overlong == "drop"
+    cut = learned.cut_tokens(found, spec.max_seq_length, drops=drops)
+    run.warn_of_cut(part, rows, cut)
     run.warn_of_template(write, part, rows, found)
-    return Dataset.from_dict(learned.columns(found))
+    return Dataset.from_dict(learned.columns(learned.kept(found, cut) if drops else found))
 
 
 def _prompts(rows: list[Row], write: TemplateWriter) -> Dataset:

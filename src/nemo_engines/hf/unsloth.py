@@ -13,6 +13,7 @@ os.environ.setdefault("UNSLOTH_DISABLE_STATISTICS", "1")
 
 import unsloth  # before trl and transformers, which it changes
 
+from nemo_engines.data.chat_templates import with_template
 from nemo_engines.errors import BadSpecError
 from nemo_engines.hf.arguments import lora_arguments
 from nemo_engines.hf.driver import TrlDriver, weights_dtype
@@ -51,9 +52,9 @@ class UnslothDriver(TrlDriver):
             )
         return model, None
 
-    def tokenizer(self, _run: TrainingRun, _model: Any) -> Any:
+    def tokenizer(self, run: TrainingRun, _model: Any) -> Any:
         """The tokenizer as Unsloth has set it up for the model."""
-        return self._tokenizer
+        return with_template(run.spec, self._tokenizer)
 
     def save(self, run: TrainingRun, model: Any, tokenizer: Any) -> None:
         """Merging goes through Unsloth, which reads the weights again where they were loaded with 4 bits."""

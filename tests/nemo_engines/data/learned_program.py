@@ -52,7 +52,7 @@ def automodel_batches(run, folder):
     from nemo_engines.automodel import data
 
     tokenizer, file = data.tokenizer_of(run.spec), folder / "rows.jsonl"
-    data.write(file, data.tokens_of(data.writer(tokenizer), run.rows), run.spec.max_seq_length)
+    data.write(file, data.tokens_of(data.writer(run.spec, tokenizer), run.rows), run.spec.max_seq_length)
     found = data.token_rows(str(file), run.spec.max_seq_length, tokenizer)
     decode = tokenizer.decode
     return [
