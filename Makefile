@@ -102,6 +102,7 @@ reference: setup
 	$(REFERENCE) scripts/write_python_reference.py
 	$(REFERENCE) scripts/write_job_statuses.py
 	$(REFERENCE) scripts/write_customization_reference.py
+	$(REFERENCE) scripts/write_recipe_reference.py
 
 clean:
 	rm -rf build dist screenshots .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.json

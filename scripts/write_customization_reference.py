@@ -33,6 +33,9 @@ backend's own spec, as YAML or JSON. This page is written from the code (`make r
   supported becomes what is done instead, and the stored spec shows it.
 - A model is `workspace/name` (a model or fileset), a folder of the service's machine as `/path` or
   `file:///path` (referred to, not copied), or `hf://owner/name`. Data are given in the same ways.
+- With DPO a model may be an adapter of the workspace, such as the one that a supervised training made. The
+  adapter itself is trained on, from its weights and in its shape, and what it is at the start is the
+  reference; the new adapter belongs to the same base model. `training.lora` is refused then.
 - Four steps follow each other: `model-and-dataset-download` (GRPO: `model-dataset-environment-download`),
   `training` (`dpo-training`, `grpo-training`), `model-upload`, `model-entity-creation`. Only training can be
   paused.
@@ -56,7 +59,7 @@ twice.
 
 | Rows | What is learned |
 | --- | --- |
-| `messages`, with `tools` | `automodel`: the assistant's messages; `unsloth`: the whole text |
+| `messages`, with `tools` | what `rows.learned_turns` says; see below |
 | `prompt` and `completion`, as texts or messages | the completion |
 | `text` | all of it |
 | `prompt`, `chosen`, `rejected` (DPO) | that `chosen` is preferred to `rejected` |
@@ -81,8 +84,16 @@ twice.
 - Of whole conversations as `chosen` and `rejected` the common beginning is the prompt. A prompt that they
   repeat is not learned twice.
 - Other keys are counted in the log and in the preview; nothing is learned of them.
-- A row beyond `max_seq_length` loses its end, and one of which nothing to learn is left is left out; both are
-  named in the log by their lines.
+- A row beyond `max_seq_length` loses its end, and one of which nothing to learn is left is left out; by
+  `rows.overlong` it is left out whole (`drop`), or keeps the training from starting (`error`). How many there
+  are, and their lines, is said in the preview, in the log and as a warning of the job.
+- `rows.learned_turns`: of conversations the assistant's messages (`assistant`: the default of `automodel` and
+  of `nemo customization sft`), the last of them (`last`), or the whole text (`all`: that of `unsloth`).
+- `rows.chat_template` is the text of a template in the place of the model's own; the trained model gets it,
+  and a training goes on only with the same one.
+- `rows.beside` has more data sets with their weights, and `rows.weight` is that of the first: 1 is each row
+  once an epoch, 2 twice, 0.5 half of the rows, always the same ones. See
+  [mix data, and choose what is learned](../how-to/choose-what-is-learned.md).
 - Of data sets at the hub keys without a value are left out, since their tables give all rows the keys of all.
 
 ## Dry run

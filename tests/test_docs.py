@@ -164,7 +164,7 @@ def shown_commands():
         for block in code_blocks(page, "sh"):
             for line in block.replace("\\\n", " ").splitlines():
                 if line.startswith(tuple(f"{name} " for name in PROGRAMS)):
-                    yield pytest.param(line.partition(" | ")[0], id=f"{identify(page)}: {line[:60]}")
+                    yield pytest.param(re.split(" [|>] ", line)[0], id=f"{identify(page)}: {line[:60]}")
 
 
 def is_called_itself(group, words):

@@ -82,8 +82,8 @@ def command_suggestion(context: Any, group: Any, typed: str, shown: Iterable[str
 
     ``context`` and ``group`` are click's; ``shown`` are the names of the help. One of them that is surely
     meant comes first, then the group's own word for the same thing, and what is a little like it; then
-    commands of just that name below the group and anywhere in the program; for a word that means to show
-    something the group's own word for it, and last commands anywhere that mean the same.
+    commands of just that name below the group; for a word that means to show something the group's own word
+    for it; commands of that name anywhere in the program, and last those that mean the same.
     """
     root, names, same = context.find_root(), list(shown), _same_as(typed)
     here = context.command_path
@@ -92,8 +92,8 @@ def command_suggestion(context: Any, group: Any, typed: str, shown: Iterable[str
         or did_you_mean(*[name for name in same if name in names][:_MOST])
         or suggestion(typed, names)
         or did_you_mean(*_below(context, group, here, (typed,)))
-        or did_you_mean(*_below(context, root.command, root.command_path, (typed,)))
         or did_you_mean(*[name for name in _READING if typed in _READING and name in names][:1])
+        or did_you_mean(*_below(context, root.command, root.command_path, (typed,)))
         or did_you_mean(
             *(path for path in _below(context, root.command, root.command_path, same) if path != here)
         )

@@ -15,6 +15,7 @@ SOURCES = Path(__file__).parents[2] / "src"
 OWN = {
     "nemo_helix_plugin/customization/backends.py": "the registry",
     "nemo_helix_plugin/customization/types": "the input types",
+    "nemo_helix_plugin/customization/common_fields.py": "where each backend has what all of them have",
     "nemo_helix_server/customizer/backends": "the folders, each of which may name its own backend",
 }
 OTHERS = {

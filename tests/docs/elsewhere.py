@@ -10,6 +10,10 @@ TRAINED = "docs/how-to/use-a-trained-model.md"
 MODEL_COMMANDS = "tests/nemo_models/test_commands.py"
 
 ELSEWHERE = {
+    "docs/reference/recipes.md": (
+        "tests/nemo_helix_plugin/customization/test_recipes.py::"
+        "test_what_is_shown_can_be_saved_and_given_back"
+    ),
     PAUSING: "tests/e2e/test_tutorial_service.py::test_the_tutorial_says_what_its_commands_print",
     FINE_TUNING: "tests/e2e/test_tutorial_service.py::test_the_tutorial_of_fine_tuning_does_too",
 }

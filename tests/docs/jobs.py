@@ -252,7 +252,45 @@ def use_a_trained_model(page: Page) -> None:
     assert "4/4" in page.said
 
 
+def train_on_chats(page: Page) -> None:
+    """The first training of the recipes is done for real, with a smaller model."""
+    worlds.engine(page, "unsloth")
+    worlds.jobs_service(page)
+    tiny = str(engines.tiny_model())
+    page.replaced |= {
+        "-o cook --wait": "-o cook --backend unsloth --print-spec",
+        "first-training --wait": f"first-training --backend unsloth --model {tiny} -o cook --wait",
+        "--spec job.yaml": "--spec job.yaml --backend unsloth",
+        "--model HuggingFaceTB/SmolLM2-135M-Instruct": f"--model {tiny} --backend unsloth",
+    }
+    page.run()
+    page.run()
+    assert "learned" in page.said
+    page.run()
+    page.run()
+    assert "completed" in page.said
+    page.type("nemo models get cook --json")
+    page.save("job.yaml")
+    page.run()
+    assert "learning_rate: 0.0001" in page.said
+
+
+def choose_what_is_learned(page: Page) -> None:
+    page.write("mine.jinja", "{{ messages }}")
+    page.run()
+    assert "default/base" in page.said
+    page.save("job.yaml")
+    page.type("nemo customization sft --spec job.yaml --backend unsloth --print-spec")
+    assert "trl-lib/Capybara: 1.0" in page.said
+    page.run()
+    assert "chat_template" in page.said
+    page.run()
+    assert "default/cook" in page.said
+
+
 READERS = {
+    "docs/how-to/choose-what-is-learned.md": choose_what_is_learned,
+    "docs/tutorial/train-on-chats.md": train_on_chats,
     "docs/how-to/connect.md": connect,
     "docs/how-to/evaluate-while-training.md": evaluate_while_training,
     "docs/how-to/keep-and-free-storage.md": keep_and_free_storage,

@@ -9,7 +9,7 @@ from nemo_cli.lazy_group import LazyGroup
 _PRINT = frozenset(
     (
         *("get", "list", "watch", "tail", "transitions", "view", "current-context", "explain", "preview"),
-        *("doctor", "status", "unit", "download", "completion", "docs"),
+        *("doctor", "show", "status", "unit", "download", "completion", "docs"),
     )
 )
 """Commands whose output is all that they are for, besides `get-…` and `list-…`."""

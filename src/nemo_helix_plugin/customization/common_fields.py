@@ -6,7 +6,7 @@ made of this table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 Path = tuple[str, ...]
@@ -41,7 +41,7 @@ class CommonField(NamedTuple):
     @property
     def option(self) -> str:
         """The option of the command."""
-        return f"--{self.name.replace('_', '-')}"
+        return "--output-name" if self.name == "output" else f"--{self.name.replace('_', '-')}"
 
 
 def _everywhere(path: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ FIELDS: Final = (
     ),
     CommonField(
         "data",
-        "the rows: a file or folder, a fileset, or a data set at the hub",
+        "the rows: a file or folder, a fileset, or a data set at the hub; several, as SRC=WEIGHT, are mixed",
         "source",
         _places("dataset.training", "dataset.path", "dataset"),
     ),
@@ -219,6 +219,28 @@ FIELDS: Final = (
         ("sft",),
     ),
     CommonField(
+        "overlong",
+        "rows beyond max_seq_length lose their end, are left out, or are an error",
+        "text",
+        _everywhere("rows.overlong"),
+        ("sft", "dpo"),
+        choices=("truncate", "drop", "error"),
+    ),
+    CommonField(
+        "learned_turns",
+        "of conversations: all of the text, the assistant's turns, or the last of them",
+        "text",
+        _everywhere("rows.learned_turns"),
+        ("sft",),
+        choices=("all", "assistant", "last"),
+    ),
+    CommonField(
+        "chat_template",
+        "a file with a Jinja template in the place of the model's own",
+        "source",
+        _everywhere("rows.chat_template"),
+    ),
+    CommonField(
         "gpus",
         "devices of a node",
         "whole",
@@ -252,7 +274,12 @@ _COUNTED: Final = ("unsloth", "batch_size")
 """The one backend that counts micro-batches where the others count rows."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "sft": {"finetuning": "lora", "batch_size": 8, "micro_batch_size": 1},
+    "sft": {
+        "finetuning": "lora",
+        "batch_size": 8,
+        "micro_batch_size": 1,
+        "learned_turns": "assistant",
+    },
     "dpo": {"finetuning": "lora", "batch_size": 16, "micro_batch_size": 1},
     "grpo": {"finetuning": "lora", "batch_size": 32, "micro_batch_size": 1},
 }
@@ -295,6 +322,27 @@ ELSEWHERE: Final[Mapping[str, str]] = {
 """Names that other programs have for the same, to suggest ours."""
 
 
+def weighted_sources(value: Any) -> list[tuple[str, float]]:
+    """Data as somebody wrote them, one or several, each with its weight.
+
+    ``rows.jsonl``, a list of such, or a list of objects with ``data`` and ``weight``. Raises `ValueError` in
+    one sentence.
+    """
+    found: list[tuple[str, float]] = []
+    for one in value if isinstance(value, list) else [value]:
+        source, weight = (one.get("data"), one.get("weight", 1)) if isinstance(one, Mapping) else (one, 1)
+        if not isinstance(source, str) or (isinstance(one, Mapping) and set(one) - {"data", "weight"}):
+            raise ValueError("write a name, or {data: NAME, weight: NUMBER}")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 1000:
+            raise ValueError(f"the weight of {source} must be a number above 0 and at most 1000")
+        if source in dict(found):
+            raise ValueError(f"{source} is named twice; give it one weight")
+        found.append((source, float(weight)))
+    if not found:
+        raise ValueError("name at least one data set")
+    return found
+
+
 def fields_of(method: str) -> tuple[CommonField, ...]:
     """The fields that a method has."""
     return tuple(field for field in FIELDS if method in field.methods)
@@ -317,6 +365,24 @@ def _aliases() -> Iterator[tuple[str, str]]:
             if (backend, field.name) != _COUNTED and path != "dataset":
                 yield path, field.name
     yield "dataset", "data"
+
+
+def beginning(method: str, backend: str) -> dict[str, Any]:
+    """What a backend's spec says of a method, where the backend does several."""
+    return {"training": {"type": method}} if backend == "rl" else {}
+
+
+def defaults(method: str, backend: str, given: Collection[str], finetuning: Any) -> dict[str, Any]:
+    """Values of common fields that nobody gave; ``given`` are the names of the fields that somebody gave."""
+    rates = RATES[method]
+    found = {**DEFAULTS[method], "learning_rate": rates.get(str(finetuning), rates["lora"])}
+    if backend == "unsloth":
+        found["load_in_4bit"] = False
+        if "batch.gradient_accumulation_steps" in given:
+            del found["batch_size"]
+        if "model.load_in_8bit" in given:
+            del found["load_in_4bit"]
+    return {name: value for name, value in found.items() if name not in given}
 
 
 def value_for(backend: str, name: str, value: Any, micro: Any) -> Any:

@@ -95,6 +95,8 @@ class PreviewRow(models.ResponseModel):
 
     line: int
     """In its file, counted from 1."""
+    file: str | None = None
+    """Where there are several."""
     tokens: int
     parts: list[PreviewPart] = Field(default_factory=list)
 
@@ -114,6 +116,8 @@ class PreviewCounts(models.ResponseModel):
     """Lines of the rows of which nothing would be left to learn."""
     unused_keys: dict[str, int] = Field(default_factory=dict)
     """Keys of rows of which nothing is learned, and in how many rows they are."""
+    weight: float = 1.0
+    """How often each row comes in an epoch."""
 
 
 class Preview(models.ResponseModel):
@@ -122,8 +126,12 @@ class Preview(models.ResponseModel):
     engine: str
     method: str
     max_seq_length: int
+    overlong: str = "truncate"
+    """What becomes of rows that are longer: ``truncate``, ``drop`` or ``error``."""
     packing: bool = False
     training: PreviewCounts
+    beside: list[PreviewCounts] = Field(default_factory=list)
+    """Data sets that are mixed in."""
     validation: PreviewCounts | None = None
     rows: list[PreviewRow] = Field(default_factory=list)
 

@@ -128,7 +128,7 @@ def _known_top(name: str) -> bool:
 def compiled(method: str, backend: str, written: WrittenSpec) -> CompiledSpec:
     """The backend's spec, with everything that is wrong with what was written."""
     problems = list(written.problems)
-    spec: dict[str, Any] = {"training": {"type": method}} if backend == "rl" else {}
+    spec = common_fields.beginning(method, backend)
     labels: dict[Path, str] = {}
     whole = _with_defaults(method, backend, written)
     micro = whole.value("micro_batch_size")
@@ -139,8 +139,10 @@ def compiled(method: str, backend: str, written: WrittenSpec) -> CompiledSpec:
             continue
         path = (common_fields.place(name, backend) if name in common_fields.BY_NAME else None) or one.path
         try:
-            value = common_fields.value_for(backend, name, one.value, micro)
-            _put(spec, path, value)
+            if name == "data" and not isinstance(one.value, str | None):
+                _put_mixture(spec, path, one.value)
+            else:
+                _put(spec, path, common_fields.value_for(backend, name, one.value, micro))
         except ValueError as error:
             problems.append(f"{one.label}: {error}")
         labels[path] = one.label
@@ -154,18 +156,9 @@ def compiled(method: str, backend: str, written: WrittenSpec) -> CompiledSpec:
 
 
 def _with_defaults(method: str, backend: str, written: WrittenSpec) -> WrittenSpec:
-    given = {**common_fields.DEFAULTS[method]}
-    finetuning = written.value("finetuning") or given["finetuning"]
-    rates = common_fields.RATES[method]
-    given["learning_rate"] = rates.get(str(finetuning), rates["lora"])
-    if backend == "unsloth":
-        given["load_in_4bit"] = False
-        if "batch.gradient_accumulation_steps" in written.fields:
-            del given["batch_size"]
-        if "model.load_in_8bit" in written.fields:
-            del given["load_in_4bit"]
+    finetuning = written.value("finetuning") or common_fields.DEFAULTS[method]["finetuning"]
     found = WrittenSpec(problems=written.problems)
-    for name, value in given.items():
+    for name, value in common_fields.defaults(method, backend, written.fields, finetuning).items():
         found.put(name, value, name)
     found.fields.update(written.fields)
     return found
@@ -217,6 +210,15 @@ def _leaves(value: Mapping[str, Any], where: Path = ()) -> Iterator[tuple[Path, 
             yield from _leaves(inner, path)
         else:
             yield path, inner
+
+
+def _put_mixture(spec: dict[str, Any], path: Path, value: Any) -> None:
+    (first, weight), *others = common_fields.weighted_sources(value)
+    _put(spec, path, first)
+    if weight != 1:
+        _put(spec, ("rows", "weight"), weight)
+    if others:
+        _put(spec, ("rows", "beside"), dict(others))
 
 
 def _put(spec: dict[str, Any], path: Path, value: Any) -> None:

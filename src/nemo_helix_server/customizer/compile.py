@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from nemo_helix_server import executor_kinds
 from nemo_helix_server.customizer import names, support
 from nemo_helix_server.customizer import paths as places
-from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends import row_policies, shared
 from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.facts import (
     PYTHON_PROGRAM,
@@ -168,8 +168,10 @@ def _light(
 def _download(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     wanted: list[tuple[str, str, InputSource | None]] = [
         (shared.MODEL, "model", facts.model),
+        (shared.ADAPTER, "model", facts.adapter),
         (shared.DATASET, "dataset", facts.dataset),
         (shared.VALIDATION, "dataset", facts.validation),
+        *((row_policies.folder(number), "dataset", one) for number, one in enumerate(facts.beside)),
         (shared.ENVIRONMENT, "environment", facts.environment),
     ]
     own = facts.evaluation is not None and facts.evaluation.kind != "benchmark"

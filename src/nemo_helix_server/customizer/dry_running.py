@@ -50,20 +50,29 @@ def judged(found: Mapping[str, Any], capacity: MachineCapacity, keep: int) -> It
 
 
 def _of_rows(found: Mapping[str, Any]) -> Iterator[Finding]:
-    facts, sizes = found["training"], found["sizes"]
-    if not sizes["rows"]:
-        text = f"nothing is learned of any of {counted(facts['rows'], 'row')}; `preview` shows why"
-        yield findings.problem("rows", text)
+    sets, overlong = [found["training"], *found.get("beside", ())], found.get("overlong", "truncate")
+    if not found["sizes"]["rows"]:
+        rows = counted(sum(facts["rows"] for facts in sets), "row")
+        yield findings.problem("rows", f"nothing is learned of any of {rows}; `preview` shows why")
         return
-    for lines, what in (
-        (facts["shortened_lines"], "lose their end"),
-        (facts["left_out_lines"], "are left out, with nothing to learn"),
-    ):
+    for facts in sets:
+        yield from _of_file(facts, found["max_seq_length"], overlong, several=len(sets) > 1)
+
+
+def _of_file(facts: Mapping[str, Any], longest: int, overlong: str, *, several: bool) -> Iterator[Finding]:
+    where = f"{facts['file']}: " if several else ""
+    rows, shortened, left_out = facts["rows"], facts["shortened_lines"], facts["left_out_lines"]
+    if overlong == "error" and (shortened or left_out):
+        text = f"{len(shortened) + len(left_out)} of {counted(rows, 'row')} are longer than max_seq_length"
+        yield findings.problem("rows", f"{where}{text} {longest}, and overlong is 'error'")
+        return
+    dropped = "are left out" if overlong == "drop" else "are left out, with nothing to learn"
+    for lines, what in ((shortened, "lose their end"), (left_out, dropped)):
         if lines:
-            text = f"{len(lines)} of {counted(facts['rows'], 'row')} {what} at max_seq_length"
-            yield findings.warning("rows", f"{text} {found['max_seq_length']}")
-    if not facts["shortened_lines"] and not facts["left_out_lines"]:
-        yield findings.ok("rows", f"{counted(facts['rows'], 'row')}, none of them cut")
+            text = f"{where}{len(lines)} of {counted(rows, 'row')} {what} at max_seq_length"
+            yield findings.warning("rows", f"{text} {longest}")
+    if not shortened and not left_out:
+        yield findings.ok("rows", f"{where}{counted(rows, 'row')}, none of them cut")
 
 
 def _of_memory(found: Mapping[str, Any], capacity: MachineCapacity) -> Iterator[Finding]:

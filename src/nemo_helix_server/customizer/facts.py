@@ -72,6 +72,10 @@ class CompileFacts:
     engine: EngineFacts
     model: InputSource
     dataset: InputSource
+    adapter: InputSource | None = None
+    """An adapter of the model, which is trained on."""
+    beside: tuple[InputSource, ...] = ()
+    """More data sets, in the order in which the input names them."""
     validation: InputSource | None = None
     environment: InputSource | None = None
     evaluation: InputSource | None = None

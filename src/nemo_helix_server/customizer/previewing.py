@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends import row_policies, shared
 from nemo_helix_server.customizer.compile import Compiled
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.steps import fetching, splitting
@@ -65,8 +65,10 @@ def _bring(facts: CompileFacts, spec: Mapping[str, Any], folder: Path) -> None:
     """The same folders as the job's storage will have, of which the model's has no weights."""
     places = (
         (shared.MODEL, facts.model),
+        (shared.ADAPTER, facts.adapter),
         (shared.DATASET, facts.dataset),
         (shared.VALIDATION, facts.validation),
+        *((row_policies.folder(number), one) for number, one in enumerate(facts.beside)),
     )
     for name, source in places:
         if source is None:
@@ -77,7 +79,7 @@ def _bring(facts: CompileFacts, spec: Mapping[str, Any], folder: Path) -> None:
                 "upload it, or name a folder of the service's machine"
             )
         try:
-            _bring_one(source, folder / name, weights=name != shared.MODEL)
+            _bring_one(source, folder / name, weights=name not in {shared.MODEL, shared.ADAPTER})
         except OSError as error:
             raise UnavailableError(f"{source.shown} cannot be read: {error.strerror}") from error
     share = shared.split_share(spec)

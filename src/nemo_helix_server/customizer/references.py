@@ -41,10 +41,23 @@ class References:
         if found.get("kind") == "adapter":
             raise InvalidError(
                 f"{field}: '{reference}' is an adapter of {found.get('base_model')}; name that one, or a "
-                "model with merged weights"
+                "model with merged weights (DPO alone goes on with an adapter)"
             )
         source = self._fileset(owner, found["fileset"], field, "fileset")
         return InputSource(source.kind, source.place, f"{owner}/{name}", source.files)
+
+    def adapter(
+        self, caller: Caller, workspace: str, field: str, reference: str
+    ) -> tuple[InputSource, str] | None:
+        """The files of an adapter, and the reference to what it is attached to; `None` for all else."""
+        if reference.startswith("/") or "://" in reference:
+            return None
+        owner, name = self._named(caller, workspace, field, reference)
+        found = self.models.find(owner, name)
+        if found is None or found.get("kind") != "adapter" or not found.get("base_model"):
+            return None
+        source = self._fileset(owner, found["fileset"], field, "fileset")
+        return InputSource(source.kind, source.place, f"{owner}/{name}", source.files), found["base_model"]
 
     def data(self, caller: Caller, workspace: str, field: str, reference: str) -> InputSource:
         """Data, or an environment."""

@@ -125,7 +125,7 @@ class Customizer:
         noted = [findings.ok("spec", "every field is supported"), findings.ok("names", named_so)]
         of_hub = [
             source
-            for source in (facts.model, facts.dataset, facts.validation)
+            for source in (facts.model, facts.dataset, facts.validation, *facts.beside)
             if source and source.kind == "hub"
         ]
         found: Document = {}
@@ -253,6 +253,8 @@ class Customizer:
             engine=engine,
             model=found.get("model") or _NOT_FOUND,
             dataset=found.get("dataset") or _NOT_FOUND,
+            adapter=found.get("adapter"),
+            beside=self._beside(caller, workspace, given, gathered),
             validation=found.get("validation"),
             environment=environment,
             evaluation=evaluation,
@@ -299,7 +301,11 @@ class Customizer:
         for what, (field, reference) in named(backend, given).items():
             find = self.references.model if what == "model" else self.references.data
             with gathered:
-                found[what] = find(caller, workspace, field, reference)
+                taken = what == "model" and _takes_adapter(given)
+                adapter = self.references.adapter(caller, workspace, field, reference) if taken else None
+                if adapter is not None:
+                    found["adapter"] = adapter[0]
+                found[what] = find(caller, workspace, field, adapter[1] if adapter else reference)
         return found
 
     def _benchmark(self, caller: Caller, workspace: str, given: BaseModel) -> InputSource | None:
@@ -313,6 +319,17 @@ class Customizer:
         if found.kind == "hub" or _CONFIG not in (found.files or ()):
             raise InvalidError(f"eval.benchmark: '{reference}' has no {_CONFIG} of a gym benchmark")
         return found
+
+    def _beside(
+        self, caller: Caller, workspace: str, given: BaseModel, gathered: Gathered
+    ) -> tuple[InputSource, ...]:
+        """The data sets beside the first one."""
+        rows = getattr(given, "rows", None)
+        found = []
+        for reference in getattr(rows, "beside", None) or ():
+            with gathered:
+                found.append(self.references.data(caller, workspace, "rows.beside", reference))
+        return tuple(found)
 
     def _rewards(self, source: InputSource) -> Mapping[str, Any]:
         return environment.rewards(self._reader(source), source.shown)
@@ -465,6 +482,11 @@ def _profile(given: BaseModel, body: CreateCustomizationJobRequest) -> str | Non
     """The execution profile that a request names for the training."""
     found: str | None = body.profile
     return found or getattr(getattr(given, "training", None), "execution_profile", None)
+
+
+def _takes_adapter(given: BaseModel) -> bool:
+    """Whether a job can go on with an adapter: DPO can, of which it is the reference, too."""
+    return getattr(getattr(given, "training", None), "type", None) == "dpo"
 
 
 def named(backend: backends.BackendDescription, given: BaseModel) -> dict[str, tuple[str, str]]:

@@ -64,6 +64,10 @@ def test_a_spec_of_unsloth_keeps_its_own_count_of_micro_batches() -> None:
         ({"packing": True}, "packing: the backend automodel has no such field; unsloth has it"),
         ({"learning_rate": -1}, "learning_rate: input should be greater than 0"),
         ({"optimizer": {"learning_rate": -1}}, "optimizer.learning_rate: input should be greater than 0"),
+        ({"data": ["a", "a"]}, "data: a is named twice; give it one weight"),
+        ({"data": [{"data": "a", "weight": 0}]}, "data: the weight of a must be a number above 0"),
+        ({"data": [{"path": "a"}]}, "data: write a name, or {data: NAME, weight: NUMBER}"),
+        ({"overlong": "cut"}, "overlong: input should be 'truncate', 'drop' or 'error'"),
         (
             {"seed": 1, "schedule": {"seed": 2}},
             "schedule.seed says the same as seed; give one of the two",

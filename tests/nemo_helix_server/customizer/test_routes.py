@@ -180,10 +180,39 @@ def test_filesets_and_models_are_named(bench: Bench, spec: dict[str, Any]) -> No
     assert training["config"]["save"]["best_metric"] == "val_loss"
     adapter = {"name": "small", "fileset": "weights", "kind": "adapter", "base_model": "default/base"}
     assert client.post(MODELS, json=adapter).status_code == 201
-    refused = client.post(RL, json={"spec": {**spec, "model": "small"}})
+    unsloth = {"model": {"name": "small"}, "dataset": {"path": "default/pairs"}}
+    refused = client.post(f"{ROOT}/unsloth/jobs", json={"spec": unsloth})
     assert (refused.status_code, "is an adapter of default/base" in refused.json()["detail"]) == (422, True)
     taken = client.post(RL, json={"spec": {**spec, "output": {"name": "base"}}})
     assert (taken.status_code, "there is a model 'base' already" in taken.json()["detail"]) == (409, True)
+
+
+def test_dpo_goes_on_with_an_adapter_of_a_model(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    fileset(client, "weights", config_json=b"{}")
+    fileset(client, "taught", adapter_config_json=b"{}")
+    adapter = {"name": "taught", "fileset": "taught", "kind": "adapter", "base_model": "default/weights"}
+    assert client.post(MODELS, json=adapter).status_code == 201
+    answer = client.post(RL, json={"spec": {**spec, "model": "taught"}})
+    assert answer.status_code == 201, answer.text
+    job = answer.json()
+    assert (job["spec"]["model"], job["spec"]["training"]["finetuning_type"]) == ("taught", "lora")
+    assert job["spec"]["training"]["lora"] is None
+    download, training, _, register = job["platform_spec"]["steps"]
+    folders = {item["folder"]: item["shown"] for item in download["config"]["items"]}
+    assert (folders["model"], folders["adapter"]) == ("default/weights", "default/taught")
+    assert training["config"]["adapter"] == "adapter"
+    assert "lora" not in training["config"]
+    assert register["config"]["model"]["base_model"] == "default/weights"
+    other = {"type": "dpo", "finetuning_type": "all_weights", "lora": {"rank": 4}}
+    refused = client.post(RL, json={"spec": {**spec, "model": "taught", "training": other}})
+    said = refused.json()["detail"]
+    assert refused.status_code == 422
+    assert (
+        "training.finetuning_type 'all_weights' is not supported, because default/taught is an adapter"
+        in said
+    )
+    assert "training.lora is not supported" in said
 
 
 NAMES_CONFIG = b"format: native-v1\nconfig_paths: [config.yaml]\n"

@@ -352,6 +352,7 @@ def test_rows_from_the_hub_get_no_keys_of_other_rows(tmp_path: Path) -> None:
         {"messages": [{"role": "assistant", "tool_calls": [{"name": "g", "arguments": {"a": 4}}]}]},
     ]
     (source / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (source / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
     argv = [
         str(engines.engine_python("trl")),
         "-c",
@@ -363,6 +364,7 @@ def test_rows_from_the_hub_get_no_keys_of_other_rows(tmp_path: Path) -> None:
     environ = {**engines.engine_environ(), "HF_HOME": str(tmp_path / "cache")}
     subprocess.run(argv, check=True, env=environ, capture_output=True, timeout=120)
     assert [json.loads(line) for line in (target / "train.jsonl").read_text().splitlines()] == rows
+    assert json.loads((target / "test.jsonl").read_text()) == rows[0]  # it is there, and nobody learns it
 
 
 def test_the_benchmark_of_an_evaluation_is_made_beside_the_data(step: Step, data: Path) -> None:

@@ -26,6 +26,12 @@ from nemo_helix_server.customizer.support import SpecRefusedError
 from nemo_helix_server.errors import InvalidError
 
 TABLES = {table.kind: table for kind in KINDS for table in backend(kind).tables}
+ROWS: dict[str, Any] = {
+    "rows.chat_template": "{{ messages }}",
+    "rows.weight": 2.0,
+    "rows.beside": {"lab/others": 0.5},
+}
+LEARNED: dict[str, Any] = {"rows.overlong": "drop", "rows.learned_turns": "last"}
 # A value that is not the default, for every field that is done.
 OTHER: dict[str, dict[str, Any]] = {
     "automodel": {
@@ -68,6 +74,8 @@ OTHER: dict[str, dict[str, Any]] = {
         "parallelism.num_gpus_per_node": 2,
         "output": {"name": "tuned"},
         "integrations": {"wandb": {"project": "sums"}},
+        **ROWS,
+        **LEARNED,
     },
     "unsloth": {
         "name": "mine",
@@ -117,6 +125,8 @@ OTHER: dict[str, dict[str, Any]] = {
         "output.description": "better",
         "output.save_method": "merged_16bit",
         "integrations": {"mlflow": {"experiment_name": "sums"}},
+        **ROWS,
+        **LEARNED,
     },
 }
 _RL: dict[str, Any] = {
@@ -151,9 +161,11 @@ _RL: dict[str, Any] = {
     "training.max_grad_norm": 0.5,
     "output": {"name": "tuned"},
     "integrations": {"wandb": {"project": "sums"}},
+    **ROWS,
 }
 OTHER["dpo"] = {
     **_RL,
+    "rows.overlong": "drop",
     "training.ref_policy_kl_penalty": 0.5,
     "training.preference_loss_weight": 0.5,
     "training.sft_loss_weight": 0.5,
@@ -255,6 +267,8 @@ def wrong_value(rule: Any) -> Any:
 
 
 WRONG: dict[str, Any] = {
+    "rows.overlong": "error",
+    "rows.learned_turns": "all",
     "num_nodes": 2,
     "tensor_parallel_size": 1,
     "sequence_parallel": True,

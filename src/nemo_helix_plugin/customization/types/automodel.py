@@ -24,6 +24,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Text,
     learning_rate_problems,
 )
+from nemo_helix_plugin.customization.types.rows import RowsPolicy
 from nemo_helix_plugin.jobs.models import RequestModel
 
 
@@ -222,6 +223,7 @@ class AutomodelJobInput(RequestModel):
     best_checkpoint: BestCheckpoint | None = None
     eval: CheckpointEvaluation | None = None
     output: Output | None = None
+    rows: RowsPolicy = Field(default_factory=RowsPolicy)
     integrations: Integrations | None = None
     deployment_config: DeploymentConfig | None = None
 

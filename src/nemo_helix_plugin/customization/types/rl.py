@@ -23,6 +23,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Text,
     learning_rate_problems,
 )
+from nemo_helix_plugin.customization.types.rows import RowsPolicy
 from nemo_helix_plugin.jobs.models import RequestModel
 
 
@@ -161,6 +162,7 @@ class RlJobInput(RequestModel):
     early_stopping: EarlyStopping | None = None
     best_checkpoint: BestCheckpoint | None = None
     eval: CheckpointEvaluation | None = None
+    rows: RowsPolicy = Field(default_factory=RowsPolicy)
     integrations: Integrations | None = None
     output: Output | None = None
     deployment_config: DeploymentConfig | None = None

@@ -21,6 +21,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Share,
     Text,
 )
+from nemo_helix_plugin.customization.types.rows import RowsPolicy
 from nemo_helix_plugin.jobs.models import RequestModel
 
 TARGET_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -143,6 +144,7 @@ class UnslothJobInput(RequestModel):
     best_checkpoint: BestCheckpoint | None = None
     eval: CheckpointEvaluation | None = None
     output: UnslothOutput | None = None
+    rows: RowsPolicy = Field(default_factory=RowsPolicy)
     integrations: Integrations | None = None
     deployment_config: DeploymentConfig | None = None
 

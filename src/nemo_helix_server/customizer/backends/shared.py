@@ -9,8 +9,9 @@ from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
 from nemo_helix_server.errors import InvalidError
 
-MODEL, DATASET, VALIDATION, ENVIRONMENT, EVALUATION, BENCHMARK, OUTPUT = (
+MODEL, ADAPTER, DATASET, VALIDATION, ENVIRONMENT, EVALUATION, BENCHMARK, OUTPUT = (
     "model",
+    "adapter",
     "dataset",
     "validation_dataset",
     "environment",

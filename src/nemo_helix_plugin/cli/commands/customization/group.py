@@ -19,6 +19,7 @@ _HERE = "nemo_helix_plugin.cli.commands.customization"
 _COMMANDS = {
     **{name: Lazy(f"{_HERE}.methods:{name}", summary) for name, summary in common_fields.SUMMARIES.items()},
     **{name: Lazy(f"{_HERE}.submitting:{name}", backends.summary(name)) for name in backends.names()},
+    "recipes": Lazy(f"{_HERE}.recipes:recipes", "Specs that ship."),
     "job-templates": Lazy(f"{_HERE}.templates:templates", "Saved specs."),
 }
 

@@ -49,7 +49,8 @@ class MethodSpec:
     def placed(self, call: CommandContext, given: Mapping[str, Any]) -> CompiledSpec:
         """The spec with references that the service can follow; what has to be sent is sent."""
         self.checked()
-        places, found = SourcePlaces(call, self.beside), {}
+        places = SourcePlaces(call, self.beside)
+        found: dict[str, Any] = {}
         uploaded = {_UPLOADS[what] for what in _UPLOADS if given.get(f"upload_{what}")}
         for name, what in _SOURCES.items():
             source = self.written.value(name)
@@ -57,8 +58,13 @@ class MethodSpec:
                 continue
             if name in uploaded and not source.startswith("hf://"):
                 found[name] = places.sent(what, Path(source).expanduser())
-            else:
+            elif isinstance(source, str):
                 found[name] = places.reference(what, source)
+            else:
+                weighted = common_fields.weighted_sources(source)
+                found[name] = [
+                    {"data": places.reference(what, one), "weight": weight} for one, weight in weighted
+                ]
         self.written.fields.update(self.written.replaced(found).fields)
         return self.checked()
 
@@ -100,6 +106,7 @@ def read(call: CommandContext, method: str, given: dict[str, Any]) -> MethodSpec
         _add_option(written, field.name, given[field.name])
     for what, name in _UPLOADS.items():
         _add_upload(written, name, what, given.get(f"upload_{what}"))
+    _read_template(written, beside)
     asked = given["backend"] or about.get("backend")
     try:
         installed = (
@@ -127,9 +134,37 @@ def _add_option(written: WrittenSpec, name: str, value: Any) -> None:
         return
     if BY_NAME[name].kind == "words":
         value = [word.strip() for word in str(value).split(",")]
-    if name == "data" and len(value) == 1:
-        value = value[0]
+    if name == "data":
+        value = [_weighted(word) for word in value]
+        value = value[0] if len(value) == 1 and isinstance(value[0], str) else value
     written.put(name, value, BY_NAME[name].option)
+
+
+def _weighted(word: str) -> Any:
+    """``SRC=WEIGHT`` as an object; a path that has such a name is that path."""
+    source, equals, weight = word.rpartition("=")
+    if not equals or not source or Path(word).expanduser().exists():
+        return word
+    try:
+        return {"data": source, "weight": float(weight)}
+    except ValueError:
+        return word
+
+
+def _read_template(written: WrittenSpec, beside: Path) -> None:
+    """A chat template is named by its file, or written out."""
+    value = written.value("chat_template")
+    if not isinstance(value, str) or "{" in value:
+        return
+    found = next((path for path in (beside / value, Path(value).expanduser()) if path.is_file()), None)
+    label = written.fields["chat_template"].label
+    if found is None:
+        raise click.UsageError(f"{label} {value}: there is no such file.")
+    try:
+        text = found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"{label} {value}: this file cannot be read as text in UTF-8.") from None
+    written.fields.update(written.replaced({"chat_template": text}).fields)
 
 
 def _add_upload(written: WrittenSpec, name: str, what: str, source: str | None) -> None:

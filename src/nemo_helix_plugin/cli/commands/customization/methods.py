@@ -17,8 +17,9 @@ from nemo_helix_plugin.cli.commands.customization.method_specs import MethodSpec
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.customization import common_fields
-from nemo_helix_plugin.customization.common_fields import METHODS, SUMMARIES, CommonField
+from nemo_helix_plugin.customization.common_fields import BY_NAME, METHODS, SUMMARIES, CommonField
 from nemo_helix_plugin.customization.written_specs import CompiledSpec
+from nemo_runs.suggestions import did_you_mean
 
 Function = Callable[..., Any]
 _HELP = """\
@@ -38,8 +39,10 @@ _UPLOADED = ("model", "dataset", "environment")
 
 
 def _option(field: CommonField) -> Callable[[Function], Function]:
-    names = ["-o", "--output-name"] if field.name == "output" else [field.option]
+    names = ["-o", field.option] if field.name == "output" else [field.option]
     meaning = field.meaning[0].upper() + field.meaning[1:] + "."
+    if field.name == "data":
+        return click.option(*names, "data", metavar="SRC", multiple=True, shell_complete=files, help=meaning)
     metavar = {"source": "SRC", "text": "TEXT", "words": "NAME,NAME"}.get(field.kind)
     kind = click.Choice(list(field.choices)) if field.choices else _KINDS.get(field.kind)
     return click.option(
@@ -85,11 +88,27 @@ def _spec_options(method: str) -> Callable[[Function], Function]:
     return add
 
 
+class MethodGroup(NemoGroup):
+    """A method's command, which knows what other programs call its fields."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("-", "_")
+            meant = common_fields.ELSEWHERE.get(name) or common_fields.aliases().get(name)
+            if meant is None:
+                raise
+            said = did_you_mean(BY_NAME[meant].option)
+            raise click.UsageError(f"No such option '{error.option_name}'{said}.", ctx) from None
+
+
 @functools.cache
 def method_group(method: str) -> click.Group:
     """The command of a method, with `preview` and `explain` below it."""
 
-    @click.group(method, cls=NemoGroup, invoke_without_command=True, short_help=SUMMARIES[method])
+    @click.group(method, cls=MethodGroup, invoke_without_command=True, short_help=SUMMARIES[method])
     @submitting.submit_options(_UPLOADED, ("--option",))
     @click.option("--print-spec", is_flag=True, help="Print the backend's spec as YAML; make no job.")
     @_spec_options(method)

@@ -13,6 +13,7 @@ import click
 from nemo_helix_plugin.cli import uploading
 from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.customization import recipes
 from nemo_helix_plugin.jobs import names
 from nemo_runs.addresses import is_loopback
 from nemo_runs.counts import counted
@@ -27,6 +28,11 @@ def here(source: str, beside: Path) -> Path | None:
 
     A relative path is looked up in ``beside``, the folder of the spec file, then in the current folder.
     """
+    if source.startswith(recipes.SCHEME):
+        found = recipes.shipped_file(source)
+        if found is None:
+            raise click.UsageError(f"{source}: no such file ships with the recipes.")
+        return found
     if "://" in source and not source.startswith(_FILE):
         return None
     path = Path(source.removeprefix(_FILE)).expanduser()

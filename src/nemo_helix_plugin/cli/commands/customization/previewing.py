@@ -38,26 +38,30 @@ def shown(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{found['method']} with {found['engine']}, rows of at most {found['max_seq_length']} tokens" + (
         ", packed" if found.get("packing") else ""
     )
-    for part in ("training", "validation"):
-        if found.get(part):
-            yield from _counts(part, found[part], found["max_seq_length"])
+    parts = [("training", found["training"]), *(("training", one) for one in found.get("beside") or ())]
+    for part, facts in [*parts, ("validation", found.get("validation"))]:
+        if facts:
+            yield from _counts(part, facts, found["max_seq_length"], found.get("overlong") or "truncate")
     for row in found["rows"]:
         yield ""
-        yield f"line {row['line']}, {counted(row['tokens'], 'token')}"
+        of = f" of {row['file']}" if row.get("file") else ""
+        yield f"line {row['line']}{of}, {counted(row['tokens'], 'token')}"
         for piece in row["parts"]:
             for text in piece["text"].replace("\n", "\\n\n").splitlines():
                 yield f"  {piece['mark']:8}  {text}"
 
 
-def _counts(part: str, facts: Mapping[str, Any], longest: int) -> Iterator[str]:
+def _counts(part: str, facts: Mapping[str, Any], longest: int, overlong: str) -> Iterator[str]:
     learned = f", {facts['tokens_learned']} of them learned" if facts["tokens_learned"] else ""
     yield (
         f"{part}: {facts['file']}, {counted(facts['rows'], 'row')}, "
-        f"{counted(facts['tokens'], 'token')}{learned}"
+        f"{counted(facts['tokens'], 'token')}{learned}{_times(facts.get('weight', 1))}"
     )
+    cut = f"longer than {longest} tokens, which is an error" if overlong == "error" else "cut at the end"
+    why = "longer than" if overlong == "drop" else "with nothing to learn in"
     for lines, what in (
-        (facts["shortened_lines"], "cut at the end"),
-        (facts["left_out_lines"], f"left out, with nothing to learn in {longest} tokens"),
+        (facts["shortened_lines"], cut),
+        (facts["left_out_lines"], f"left out, {why} {longest} tokens"),
     ):
         if lines:
             yield f"  {what}: {len(lines)} of {counted(facts['rows'], 'row')} ({_lines(lines)})"
@@ -77,6 +81,10 @@ def _counts(part: str, facts: Mapping[str, Any], longest: int) -> Iterator[str]:
             f"  the last answer ends with no special token, so that ending it is not learned: "
             f"{len(lines)} of {counted(facts['rows'], 'row')} ({_lines(lines)})"
         )
+
+
+def _times(weight: float) -> str:
+    return "" if weight == 1 else f", each {weight:g} times an epoch"
 
 
 def _lines(numbers: list[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import AutomodelJobInput
 from nemo_helix_plugin.customization.types.automodel import AutomodelLora
-from nemo_helix_server.customizer.backends import during, shared
+from nemo_helix_server.customizer.backends import during, row_policies, shared
 from nemo_helix_server.customizer.backends.automodel import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -88,6 +88,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         "data": {
             "prompt_template": spec["dataset"]["prompt_template"],
             "shuffle": spec["dataset"]["shuffle"],
+            **row_policies.engine_data(spec),
         },
         "devices": shared.layout(spec["parallelism"]),
         **during.engine_parts(

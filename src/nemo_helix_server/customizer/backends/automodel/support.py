@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.backends import during
+from nemo_helix_server.customizer.backends import during, row_policies
 from nemo_helix_server.customizer.backends.reasons import NEEDS_GPU, NO_DEPLOYMENT, parallelism
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
@@ -12,6 +12,7 @@ _KERNELS = "the kernels are the engine's own choice"
 
 _SUPPORTED = {
     **during.SUPPORTED,
+    **row_policies.SUPPORTED,
     "name": "the job's name",
     "model": "model",
     "dataset.training": "dataset",

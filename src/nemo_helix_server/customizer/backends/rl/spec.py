@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import GrpoTraining, RlJobInput
 from nemo_helix_plugin.customization.types.rl import RlLora
-from nemo_helix_server.customizer.backends import during, shared
+from nemo_helix_server.customizer.backends import during, row_policies, shared
 from nemo_helix_server.customizer.backends.rl import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -36,7 +36,11 @@ def rules(given: RlJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
     training = given.training
     yield from shared.in_force((support.DPO if training.type == "dpo" else support.GRPO).rules, facts)
-    if training.finetuning_type == "all_weights":
+    if facts.adapter is not None:
+        reason = f"{facts.adapter.shown} is an adapter, which is trained on as it is"
+        yield Rule("training.finetuning_type", ("lora",), reason)
+        yield Rule("training.lora", (None,), reason)
+    elif training.finetuning_type == "all_weights":
         yield shared.without_lora("training.lora")
     yield from shared.intervals(
         "training.val_check_interval", training.val_check_interval, validates=facts.validates
@@ -75,7 +79,7 @@ def _check_groups(training: GrpoTraining) -> None:
 def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     """Fill in what is left open."""
     training = spec["training"]
-    if training["finetuning_type"] == "lora" and training["lora"] is None:
+    if training["finetuning_type"] == "lora" and training["lora"] is None and facts.adapter is None:
         training["lora"] = RlLora().model_dump(mode="json")
     if training["seed"] is None:
         training["seed"] = DEFAULT_SEED
@@ -118,6 +122,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "epsilon": training["adam_eps"],
             "max_grad_norm": training["max_grad_norm"],
         },
+        "data": row_policies.engine_data(spec),
         "devices": shared.layout(training["parallelism"]),
         **during.engine_parts(spec, {**spec["checkpoints"], **_best(training["type"], facts)}),
         "precision": training["precision"],
@@ -126,7 +131,9 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         "activation_checkpointing": training["activation_checkpointing"],
         **own,
     }
-    if adapters:
+    if facts.adapter is not None:
+        found["adapter"] = shared.ADAPTER
+    elif adapters:
         found["lora"] = shared.lora(training["lora"], _LORA)
     return found
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.backends import during
+from nemo_helix_server.customizer.backends import during, row_policies
 from nemo_helix_server.customizer.backends.reasons import NO_DEPLOYMENT, parallelism
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
 _SHARED = {
     **during.SUPPORTED,
+    **row_policies.SHARED,
     "name": "the job's name",
     "model": "model",
     "dataset": "dataset",
@@ -45,6 +46,7 @@ _SHARED = {
 }
 _SUPPORTED_DPO = {
     **_SHARED,
+    **row_policies.OVERLONG,
     "training.ref_policy_kl_penalty": "dpo.beta",
     "training.preference_loss_weight": "dpo.preference_loss_weight",
     "training.sft_loss_weight": "dpo.sft_loss_weight",
@@ -78,11 +80,13 @@ _RULES_SHARED = (
 )
 _RULES_DPO = (
     *_RULES_SHARED,
+    *row_policies.RULES_DPO,
     Rule("training.preference_average_log_probs", (False,), "the engine's DPO adds up log probabilities"),
     Rule("training.sft_average_log_probs", (True,), "the engine's SFT loss is an average over tokens"),
 )
 _RULES_GRPO = (
     *_RULES_SHARED,
+    *row_policies.RULES_GRPO,
     Rule("training.policy_backend", (None,), "the engine has one way to hold the policy"),
     Rule("training.v4_compatible", (True,), "the engine has one way to hold the policy"),
     Rule("training.val_at_start", (False,), "validation comes after the first steps"),

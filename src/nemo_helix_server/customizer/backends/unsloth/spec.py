@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.customization.types import UnslothJobInput
 from nemo_helix_plugin.customization.types.unsloth import UnslothLora, UnslothOutput
-from nemo_helix_server.customizer.backends import during, shared
+from nemo_helix_server.customizer.backends import during, row_policies, shared
 from nemo_helix_server.customizer.backends.unsloth import support
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
@@ -50,6 +50,7 @@ def rules(given: UnslothJobInput, facts: CompileFacts) -> Iterator[Rule]:
     elif schedule.warmup_steps:
         reason = f"schedule.warmup_steps is {schedule.warmup_steps}"
         yield Rule("schedule.warmup_ratio", (None,), reason)
+    yield from row_policies.packing_rules(given, packs=given.dataset.packing)
     yield from during.rules(given, facts, validates=facts.validates)
     if not facts.validates:
         yield Rule("schedule.eval_steps", (None,), "there are no rows to validate with")
@@ -107,6 +108,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         "data": {
             "format": "chat" if data["apply_chat_template"] else "auto",
             "text_field": data["text_field"],
+            **row_policies.engine_data(spec),
         },
         **during.engine_parts(spec, spec["checkpoints"]),
         "precision": spec["hardware"]["precision"],

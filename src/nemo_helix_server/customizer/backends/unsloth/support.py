@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.backends import during
+from nemo_helix_server.customizer.backends import during, row_policies
 from nemo_helix_server.customizer.backends.reasons import FOREIGN_CODE, NEEDS_GPU, NO_DEPLOYMENT
 from nemo_helix_server.customizer.support import Rule, SupportTable
 
@@ -10,6 +10,7 @@ SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "cosine_wi
 
 _SUPPORTED = {
     **during.SUPPORTED,
+    **row_policies.SUPPORTED,
     "name": "the job's name",
     "model.name": "model",
     "model.max_seq_length": "max_seq_length",

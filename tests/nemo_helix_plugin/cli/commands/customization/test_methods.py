@@ -74,7 +74,25 @@ def test_options_win_over_a_file_in_yaml_or_json(tmp_path: Path, name: str, text
         "output": {"name": "tuned"},
         "schedule": {"epochs": 2},
         "training": {"finetuning_type": "lora"},
+        "rows": {"learned_turns": "assistant"},
     }
+
+
+def test_data_are_mixed_and_a_chat_template_is_read(service: Asked, tmp_path: Path) -> None:
+    (tmp_path / "a=1.jsonl").write_text("{}\n")
+    (tmp_path / "mine.jinja").write_text("{{ messages }}")
+    (tmp_path / "job.yaml").write_text(
+        "model: base\ndata: [a=1.jsonl, {data: lab/more, weight: 0.5}]\nchat_template: mine.jinja\n"
+    )
+    service.answers["customization.rl.jobs.create"] = {"name": "job-1"}
+    assert run("dpo", "--spec", str(tmp_path / "job.yaml")).exit_code == 0
+    assert run("dpo", "--model", "base", "--data", "lab/rows=2", "--data", "lab/more").exit_code == 0
+    first, second = (asked["spec"] for asked in service.of("customization.rl.jobs.create"))
+    assert first["dataset"].startswith("default/a-1-")
+    assert first["rows"] == {"beside": {"lab/more": 0.5}, "chat_template": "{{ messages }}"}
+    assert (second["dataset"], second["rows"]) == ("lab/rows", {"weight": 2.0, "beside": {"lab/more": 1.0}})
+    absent = run("dpo", "--model", "base", "--data", "rows", "--chat-template", "absent.jinja")
+    assert "--chat-template absent.jinja: there is no such file." in " ".join(absent.output.split())
 
 
 def test_all_errors_of_a_file_are_said_at_once_with_their_lines(tmp_path: Path) -> None:
@@ -100,6 +118,9 @@ def test_all_errors_of_a_file_are_said_at_once_with_their_lines(tmp_path: Path) 
         (("grpo", "--model", "lab/m", "--data", "lab/d", "--print-spec"), "environment is missing"),
         (("dpo", "--model", "lab/m", "--backend", "unsloth"), "'unsloth' is not 'rl'"),
         (("sft", "--model", "lab/m", "--upload-model", "x"), "--model names one already"),
+        (("dpo", "--lr", "1"), "No such option '--lr' (did you mean '--learning-rate'?)."),
+        (("sft", "--dataset", "x"), "No such option '--dataset' (did you mean '--data'?)."),
+        (("sft", "--output-dir", "x"), "No such option '--output-dir' (did you mean '--output-name'?)."),
         (("dpo", "--set", "seed"), "--set seed: write field=value"),
         (
             ("dpo", "--model", "lab/m", "--data", "absent.jsonl"),
