@@ -33,5 +33,5 @@ def model_commands(job: Record) -> list[str]:
         f"nemo models serve {name}{where}",
         f"nemo models export {name} --to merged{where}",
         f"nemo models push {name} OWNER/NAME{where}",
-        f"gym eval run BENCHMARK --model {workspace}/{name}",
+        f"gym eval run --benchmark BENCHMARK --model {workspace}/{name}",
     ]

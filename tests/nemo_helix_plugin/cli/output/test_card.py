@@ -94,4 +94,4 @@ def test_a_completed_job_names_its_model_and_every_next_command() -> None:
     assert "default/sums" in text
     verbs = ("models chat", "models serve", "models export", "models push")
     assert [f"nemo {verb} sums" in text for verb in verbs] == [True] * 4
-    assert "gym eval" in text
+    assert "gym eval run --benchmark BENCHMARK --model default/sums" in text
