@@ -21,6 +21,8 @@ from nemo_gym.errors import GymError
 _MODULE = "nemo_gym.harness.worker"
 _TO_LEAVE = 10.0
 """Seconds for its end after its input has ended."""
+_PRINTED = 16 << 20
+"""Bytes that it may print before what it printed is given back: tasks may print with each answer."""
 _TAIL = 4000
 """Bytes at the end of what it printed that are looked at."""
 
@@ -60,6 +62,7 @@ class Worker:
             env=dict(environ),
             start_new_session=True,  # Ctrl-C is for us, who drain
         )
+        self._freed = 0
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._last = 0
@@ -77,6 +80,8 @@ class Worker:
             self._last += 1
             number = self._last
             self._waiting[number] = future
+            if os.fstat(self._errors.fileno()).st_size > self._freed + _PRINTED:
+                self._free_what_was_printed()
             line = json.dumps({"id": number, "op": op, **fields}) + "\n"
             assert self._process.stdin is not None
             try:
@@ -121,6 +126,11 @@ class Worker:
             if future.set_running_or_notify_cancel():
                 future.set_exception(WorkerEndedError(self._gone()))
 
+    def _free_what_was_printed(self) -> None:
+        """Give back the room of it; the process goes on writing behind, where the file has a hole then."""
+        self._freed = os.fstat(self._errors.fileno()).st_size
+        os.ftruncate(self._errors.fileno(), 0)
+
     def _gone(self) -> str:
         """Why it ended, by the last line that it printed."""
         try:
@@ -129,6 +139,6 @@ class Worker:
             return "the process that grades does not take questions any more"
         size = os.fstat(self._errors.fileno()).st_size
         last = os.pread(self._errors.fileno(), _TAIL, max(0, size - _TAIL)).decode(errors="replace")
-        words = (last.strip().splitlines() or ["it said nothing"])[-1]
+        words = (last.strip("\0\n ").splitlines() or ["it said nothing"])[-1]
         how = f"signal {-status}" if status < 0 else str(status)
         return f"the process that has lm-eval ended with {how}: {words}"

@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_ROOM = 64 << 10
+"""With fewer bytes left, a write that failed need not have been the program's fault."""
 DEEPEST = 64
 """Folders within each other that count as a misuse of the disk when there are more."""
 ENTRY = 4096
@@ -37,6 +39,12 @@ def write_files(folder: Path, files: Mapping[str, bytes], owner: int | None = No
                 stream.write(content)
                 if owner is not None:
                     os.fchown(descriptor, owner, owner)
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether its file system has no room, whatever a program may take of it."""
+    there = os.statvfs(folder)
+    return there.f_bavail * there.f_frsize < _NO_ROOM
 
 
 def used_bytes(folder: Path, *, beyond: int) -> int:

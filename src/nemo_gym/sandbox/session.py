@@ -60,7 +60,13 @@ class FolderSession:
         feeding = asyncio.create_task(program.feed(stdin))
         try:
             await program.ended(*reading)
-            return await self._completed(program, out, err)
+            done = await self._completed(program, out, err)
+            if done.returncode and done.limit is None and folders.is_disk_full(self._folder):
+                raise SandboxError(
+                    f"no space is left in {self._folder.parent.parent}, where the sandbox has its files, so "
+                    "a program that failed may have failed of that; free some, or set TMPDIR"
+                )
+            return done
         finally:
             await asyncio.shield(self._end(program, feeding, *reading))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.harness import process
 from nemo_gym.harness.process import HarnessError, UnknownHarnessTaskError, Worker
 
 pytestmark = pytest.mark.slow
@@ -22,6 +24,9 @@ for line in sys.stdin:
     elif asked["op"] == "leave":
         print("Traceback: out of memory", file=sys.stderr)
         sys.exit(9)
+    elif asked["op"] == "print":
+        print("x" * asked["bytes"], file=sys.stderr, flush=True)
+        answer = {{"ok": None}}
     else:
         answer = {{"error": asked["op"], "message": "there is no such thing"}}
     print(json.dumps({{"id": asked["id"], **answer}}), flush=True)
@@ -64,17 +69,27 @@ def test_it_can_be_closed_twice(worker: Worker) -> None:
     worker.close()
 
 
+def test_what_a_task_prints_does_not_fill_the_disk(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_PRINTED", 100_000)
+    for _ in range(40):
+        worker.ask("print", bytes=20_000)
+    assert os.fstat(worker._errors.fileno()).st_blocks * 512 < 300_000
+    with pytest.raises(HarnessError, match="ended with 9: Traceback: out of memory"):
+        worker.ask("leave")
+    worker.close()
+
+
 def test_a_process_that_is_busy_ends_when_nobody_asks_any_more() -> None:
     program = (
         "import sys, time; from nemo_gym.harness.worker.requests import lines_while_asked; "
         "[(print(line, end='', file=sys.stderr), time.sleep(600)) for line in lines_while_asked(sys.stdin)]"
     )
     argv = [sys.executable, "-c", program]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        process.stdin.write(b"busy\n")
-        process.stdin.flush()
-        assert process.stderr.readline() == b"busy\n"
-        process.stdin.close()
-        assert process.wait(60) == 0
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as busy:
+        assert busy.stdin is not None
+        assert busy.stderr is not None
+        busy.stdin.write(b"busy\n")
+        busy.stdin.flush()
+        assert busy.stderr.readline() == b"busy\n"
+        busy.stdin.close()
+        assert busy.wait(60) == 0
