@@ -127,7 +127,7 @@ class Worker:
                 future.set_exception(WorkerEndedError(self._gone()))
 
     def _free_what_was_printed(self) -> None:
-        """Give back the room of it; the process goes on writing behind, where the file has a hole then."""
+        """Give back the space of it; the process goes on writing behind, where the file has a hole then."""
         self._freed = os.fstat(self._errors.fileno()).st_size
         os.ftruncate(self._errors.fileno(), 0)
 

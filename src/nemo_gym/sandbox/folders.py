@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_ROOM = 64 << 10
+_NO_SPACE = 64 << 10
 """With fewer bytes left, a write that failed need not have been the program's fault."""
 DEEPEST = 64
 """Folders within each other that count as a misuse of the disk when there are more."""
@@ -42,9 +42,9 @@ def write_files(folder: Path, files: Mapping[str, bytes], owner: int | None = No
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Whether its file system has no room, whatever a program may take of it."""
+    """Whether its file system has no space left, whatever a program may take of it."""
     there = os.statvfs(folder)
-    return there.f_bavail * there.f_frsize < _NO_ROOM
+    return there.f_bavail * there.f_frsize < _NO_SPACE
 
 
 def used_bytes(folder: Path, *, beyond: int) -> int:
