@@ -21,6 +21,7 @@ OWN = {
 OTHERS = {
     "nemo_engines": "names of engines, of which two are called as the backend that uses them",
     "nemo_helix_server/engines/catalogue.py": "names of engines",
+    "nemo_models/engine.py": "names of engines",
     "nemo_helix_plugin/cli/filters.py": "an example in a help text",
 }
 """Further places where a name of a backend may stand, and why."""
