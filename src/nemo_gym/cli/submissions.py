@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,12 @@ def report(text: str) -> None:
 def terminal_width() -> int | None:
     """The columns of the terminal that shows standard output; `None` when none does."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def shows_colours() -> bool:
+    """Whether standard output is a terminal that shows colours, and nobody has forbidden them."""
+    forbidden = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "") in {"", "dumb", "unknown"}
+    return sys.stdout.isatty() and not forbidden
 
 
 def one(name: str, benchmark: str | None = None) -> SubmissionRecord:

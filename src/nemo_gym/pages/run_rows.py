@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.status.report import FRESH
-from nemo_gym.pages.evaluations.evaluation_view import seconds_of
+from nemo_gym.pages.evaluations.evaluation_view import progress_of, seconds_of
 from nemo_gym.pages.evaluations.state_groups import group_of
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
-from nemo_pages.runs.rows import Measure, RunKind, RunProgress, RunRow
+from nemo_pages.runs.rows import Measure, RunKind, RunRow
 
 Values = dict[str, str | float | int | bool]
 
@@ -19,10 +19,6 @@ def evaluation_rows(run: KnownRun, workspace: str = "") -> list[RunRow]:
 
 def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
     status, record, now = known.status, run.record, run.seen_at
-    progress = None
-    if known.done is not None:
-        left = status.eta_s if status is not None else None
-        progress = RunProgress(done=known.done, total=known.expected, unit="rollouts", left_s=left)
     said_ago = status.progress_age_s if status is not None else known.progress_age
     age = status.state_age_s if status is not None else None
     return RunRow(
@@ -36,7 +32,7 @@ def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
         submitted_at=seconds_of(run.made_at) or 0.0,
         workspace=workspace,
         reason=known.reason,
-        progress=progress,
+        progress=progress_of(known),
         measure=_measure(known),
         changed_at=None if said_ago is None else now - said_ago,
         seen_at=None if age is None or age < FRESH else now - age,

@@ -42,6 +42,8 @@ class RunProgress:
     """Plural noun of what is counted: ``rollouts``, ``steps``."""
     left_s: float | None = None
     """Seconds until the end at the present rate, waits between its jobs included where they are known."""
+    how: str = ""
+    """What these consist of, where that is more than work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

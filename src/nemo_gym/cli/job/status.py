@@ -38,7 +38,7 @@ def status(
     every submission of the local index is shown. Each machine is asked once. One that gives no answer
     changes nothing: the last known state is shown with its age.
     """
-    from nemo_gym.cli.submissions import report, several, terminal_width
+    from nemo_gym.cli.submissions import report, several, shows_colours, terminal_width
     from nemo_gym.orchestration.status.gather import gather
     from nemo_gym.orchestration.status.last_status import LastStatus
     from nemo_gym.orchestration.status.machines import SubmissionMachines
@@ -55,7 +55,7 @@ def status(
         at = utc_text(SystemClock().seconds())
         click.echo(json.dumps(to_json(shown, at=at), indent=2, ensure_ascii=False))
     elif shown:
-        click.echo(status_text(shown, terminal_width()))
+        click.echo(status_text(shown, terminal_width(), colour=shows_colours()))
     else:
         report(
             "no submission matches; `gym job list` shows what is there."

@@ -58,10 +58,11 @@ class _Redrawn:
 
     def show(self, found: Sequence[SubmissionStatus]) -> None:
         """Draw it from the top of a cleared screen."""
-        from nemo_gym.cli.submissions import terminal_width
+        from nemo_gym.cli.submissions import shows_colours, terminal_width
         from nemo_gym.orchestration.status.report_text import status_text
 
-        click.echo(f"\x1b[H\x1b[2J{status_text(found, terminal_width())}")
+        drawn = status_text(found, terminal_width(), colour=shows_colours())
+        click.echo(f"\x1b[H\x1b[2J{drawn}")
 
 
 class _Lines:

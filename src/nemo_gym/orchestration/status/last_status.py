@@ -53,7 +53,8 @@ class LastStatus:
             if old is None or old.links <= status.links:
                 return status
             return replace(old, state_age_s=max(0.0, now - at), silent=status.silent)
-        kept = replace(status, eta_s=None, progress_age_s=None, state_age_s=None, notes=())
+        kept = replace(status, eta_s=None, left_s=None, left_how="", notes=())
+        kept = replace(kept, progress_age_s=None, state_age_s=None)
         if status.links and (kept != old or not status.state.final):
             self._known[key] = (now, kept)
         return status

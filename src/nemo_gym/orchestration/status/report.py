@@ -15,6 +15,7 @@ from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence, TimedObservation
 from nemo_gym.orchestration.status import benchmark_state, next_steps
 from nemo_gym.orchestration.status.idle_links import idle_run
+from nemo_gym.orchestration.status.time_left import time_left
 
 SCHEMA_VERSION = 1
 FRESH = 15.0
@@ -45,7 +46,11 @@ class BenchmarkStatus:
     expected: int | None = None
     mean_reward: float | None = None
     eta_s: float | None = None
-    """Seconds until the last rollout, at the present rate."""
+    """Seconds until the last rollout, at the present rate, as if no other job were needed."""
+    left_s: float | None = None
+    """The same with the starts of the jobs that are still needed, and with their waits as far as known."""
+    left_how: str = ""
+    """What that consists of, where more jobs are needed."""
     progress_age_s: float | None = None
     """How old the collector's last report is."""
     state_age_s: float | None = None
@@ -128,6 +133,7 @@ def assess(known: Evidence) -> BenchmarkStatus:
     eta = None
     if progress is not None and verdict.state is BenchmarkState.RUNNING and progress.eta is not None:
         eta = max(0.0, progress.eta - (age or 0.0))
+    left = time_left(known, running=verdict.state is BenchmarkState.RUNNING) if live else None
     mean = progress.mean_reward if progress is not None else None
     return BenchmarkStatus(
         gym_job_id=known.gym_job_id,
@@ -142,6 +148,8 @@ def assess(known: Evidence) -> BenchmarkStatus:
         expected=progress.expected if progress is not None else None,
         mean_reward=known.score if mean is None or (not live and known.score is not None) else mean,
         eta_s=eta,
+        left_s=left.total if left is not None else None,
+        left_how=left.how if left is not None else "",
         progress_age_s=age if live and last is not None else None,
         state_age_s=_age(known, job_id) if not verdict.state.final else None,
         silent=known.silent if not verdict.state.final else "",

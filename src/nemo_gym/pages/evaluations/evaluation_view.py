@@ -84,22 +84,32 @@ def seconds_of(text: str) -> float | None:
         return None
 
 
+def progress_of(known: KnownBenchmark) -> RunProgress | None:
+    """How far a benchmark is, and how long it takes over all jobs that it still needs."""
+    if known.done is None:
+        return None
+    status = known.status
+    return RunProgress(
+        done=known.done,
+        total=known.expected,
+        unit="rollouts",
+        left_s=status.left_s if status is not None else None,
+        how=status.left_how if status is not None else "",
+    )
+
+
 def _benchmark(
     index: EvaluationIndex, run: KnownRun, known: KnownBenchmark, bills: list[Bill], task_page: int
 ) -> BenchmarkView:
     summary, problem = _summary(known)
     table = index.rollouts(run, known)
-    progress = None
-    if known.done is not None:
-        left = known.status.eta_s if known.status is not None else None
-        progress = RunProgress(done=known.done, total=known.expected, unit="rollouts", left_s=left)
     tasks, pages = table.ask(queries.task_scores, task_page) if table is not None else ([], 1)
     bill = next((each for each in bills if each.benchmark == known.name), None)
     return BenchmarkView(
         known=known,
         group=group_of(known),
         cause=cause_in_words(known.status.cause) if known.status is not None else "",
-        progress=progress,
+        progress=progress_of(known),
         summary=summary,
         lines=[line for line in summary.lines() if line[0] not in SUMMED_UP] if summary is not None else [],
         problem=problem,

@@ -1,5 +1,6 @@
 """States, reasons, causes, ages and advice from evidence alone."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from tests.nemo_gym.orchestration.evidence_files import (
 )
 
 from nemo_gym.chain.endings import BenchmarkState, EndCause
+from nemo_gym.cli import submissions
 from nemo_gym.orchestration.status.report import SubmissionStatus, assess, narrowed, of_submissions, to_json
 from nemo_gym.orchestration.status.report_text import status_text
 
@@ -295,6 +297,65 @@ def test_benchmarks_with_the_same_next_command_alone_share_one_line():
     text = status_text([several])
     assert f"\n\ngpqa, mmlu: gym job results {ID}\n\ngpqa: failed" in text
     assert text.count("gym job results") == 1
+
+
+def many():
+    """A run of each kind: it works, it waits, it is whole, it failed."""
+    works = known(link("1.0"), progress(done=6), seen={"1": saw("RUNNING")})
+    waits = known(seen={"1": saw("QUEUED", "Priority")})
+    whole = ends("COMPLETED", end="ended 0 none\n")
+    return [
+        replace(each, gym_job_id=f"run-{at}") for at, each in enumerate([works, waits, whole, ends("FAILED")])
+    ]
+
+
+def test_of_many_runs_each_has_one_line_with_why_it_waits_and_hints_only_where_something_is_wrong():
+    found = of_submissions(many())
+    lines, *said = status_text(found).split("\n\n")
+    assert [line.split()[:3] for line in lines.splitlines()[1:]] == [
+        ["run-0", "gpqa", "running"],
+        ["run-1", "gpqa", "queued"],
+        ["run-2", "gpqa", "succeeded"],
+        ["run-3", "gpqa", "failed"],
+    ]
+    assert lines.splitlines()[2].endswith("Priority: jobs of higher priority come first")
+    assert [each.splitlines()[0].partition(":")[0] for each in said] == ["gpqa of run-3"]
+
+
+@pytest.mark.parametrize(("width", "end"), [(70, ""), (85, "…"), (400, "come first")])
+def test_why_a_run_waits_is_cut_to_the_line_of_the_terminal(width, end):
+    lines = status_text(of_submissions(many()), width).split("\n\n")[0].splitlines()
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= width
+    assert ("WHY" in lines[0]) == bool(end)
+    assert lines[2].endswith(end)
+
+
+def test_states_have_the_colours_that_nemo_gives_theirs_and_columns_stay_in_line():
+    plain, coloured = (status_text(of_submissions(many()), colour=each) for each in (False, True))
+    assert "\x1b[1;36mrunning\x1b[0m" in coloured
+    assert "\x1b[1;31mfailed\x1b[0m" in coloured
+    assert "\x1b" not in plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    narrow = status_text(of_submissions(many()), 40, colour=True)
+    assert "\x1b[32msucceeded\x1b[0m" in narrow
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ", "shown"),
+    [
+        (True, {"TERM": "xterm-256color"}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_show_them(monkeypatch, terminal, environ, shown):
+    monkeypatch.setattr(submissions.sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert submissions.shows_colours() == shown
 
 
 # Silence
