@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.results.bill import Bill
 from nemo_gym.orchestration.status.report import FRESH
 from nemo_gym.pages.evaluations.evaluation_view import progress_of, seconds_of
 from nemo_gym.pages.evaluations.state_groups import group_of
 from nemo_gym.pages.index.known_runs import KnownBenchmark, KnownRun
-from nemo_pages.runs.rows import Measure, RunKind, RunRow
+from nemo_pages.runs.rows import Measure, RunCost, RunKind, RunRow
 
 Values = dict[str, str | float | int | bool]
 
 
-def evaluation_rows(run: KnownRun, workspace: str = "") -> list[RunRow]:
-    """The rows of one run, which belongs to a workspace, or to none."""
-    return [_row(run, benchmark, workspace) for benchmark in run.benchmarks]
+def evaluation_rows(run: KnownRun, workspace: str = "", bills: Sequence[Bill] = ()) -> list[RunRow]:
+    """The rows of one run, which belongs to a workspace, or to none; ``bills``: those that are known."""
+    costs = {bill.benchmark: _cost(bill) for bill in bills}
+    return [_row(run, each, workspace, costs.get(each.name)) for each in run.benchmarks]
 
 
-def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
+def _cost(bill: Bill) -> RunCost | None:
+    """Money where all has a price, else hours of GPUs, else of what was allocated."""
+    known = bill.costs
+    if known is not None and known.total is not None and known.currency:
+        return RunCost(amount=known.total, unit=known.currency)
+    hours = bill.allocated / 3_600_000
+    if not hours:
+        return None
+    return (
+        RunCost(amount=hours * bill.gpus, unit="GPU h") if bill.gpus else RunCost(amount=hours, unit="node h")
+    )
+
+
+def _row(run: KnownRun, known: KnownBenchmark, workspace: str, cost: RunCost | None) -> RunRow:
     status, record, now = known.status, run.record, run.seen_at
     said_ago = status.progress_age_s if status is not None else known.progress_age
     age = status.state_age_s if status is not None else None
@@ -34,6 +51,7 @@ def _row(run: KnownRun, known: KnownBenchmark, workspace: str) -> RunRow:
         reason=known.reason,
         progress=progress_of(known),
         measure=_measure(known),
+        cost=cost,
         changed_at=None if said_ago is None else now - said_ago,
         seen_at=None if age is None or age < FRESH else now - age,
         silent=status.silent if status is not None else "",

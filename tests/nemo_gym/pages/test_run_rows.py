@@ -5,9 +5,24 @@ from pathlib import Path
 import pytest
 from tests.evaluation_pages import look_again, observed, write_evaluation
 
+from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill
+from nemo_gym.orchestration.results.bill_costs import BenchmarkCosts
 from nemo_gym.pages.run_observer import SOURCE, show_evaluations
+from nemo_gym.pages.run_rows import _cost
+from nemo_pages.runs.rows import RunCost
 from nemo_pages.runs.table import RunTable
 from nemo_pages.runs.view import RunsView
+
+
+def priced(amount: float | None, currency: str) -> BenchmarkCosts:
+    return BenchmarkCosts(
+        currency=currency,
+        gpu_hours=16.0,
+        core_hours=None,
+        tokens=None,
+        gpu_cost=amount,
+        unknown=() if amount is not None else ("GPUs",),
+    )
 
 
 @pytest.fixture
@@ -45,3 +60,22 @@ def test_what_cannot_be_read_is_said_and_a_run_that_is_gone_leaves_the_table(
         path.unlink()
     look_again(index)
     assert table.answer(RunsView()).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "costs", "shown"),
+    [
+        (8, None, RunCost(amount=16.0, unit="GPU h")),
+        (None, None, RunCost(amount=2.0, unit="node h")),
+        (8, priced(12.5, "EUR"), RunCost(amount=12.5, unit="EUR")),
+        (8, priced(None, "EUR"), RunCost(amount=16.0, unit="GPU h")),
+    ],
+)
+def test_the_cost_is_money_where_all_has_a_price_and_hours_else(gpus, costs, shown) -> None:
+    two_hours = dict.fromkeys(OWNERS, 0) | {"useful": 7_200_000}
+    link = LinkBill(name="1.0", start=0, end=1, ended=True, queue=0, owners=two_hours)
+    assert _cost(Bill(gym_job_id="run", benchmark="a", gpus=gpus, links=[link], costs=costs)) == shown
+
+
+def test_before_anything_was_allocated_there_is_no_cost() -> None:
+    assert _cost(Bill(gym_job_id="run", benchmark="a", gpus=8, links=[])) is None

@@ -109,6 +109,24 @@ def test_a_job_that_has_changed_since_its_page_was_made_is_left_alone(bench):
     assert link(answer.text, "Back to job tune") == "/jobs/default/tune"
 
 
+def test_tags_and_a_note_are_kept_and_nothing_else_of_a_job_is_changed(bench):
+    make(bench, "tune", custom_fields={"team": "red", "tags": ["old"]})
+    browser = Browser(bench)
+    answer = browser.act("tune", "annotate", tags="best, llama  old", note="for table 2")
+    assert answer.headers["location"] == "/jobs/default/tune?done=annotate"
+    job = bench.client().get(f"{JOBS}/tune").json()
+    assert job["custom_fields"] == {"team": "red", "tags": ["old", "best", "llama"]}
+    assert (job["description"], job["status"]) == ("for table 2", "created")
+    assert 'href="/?tag=llama"' in browser.get("/jobs/default/tune").text
+    assert browser.act("tune", "annotate", tags="", note="").status_code == 303
+    assert bench.client().get(f"{JOBS}/tune").json()["custom_fields"] == {"team": "red"}
+    assert browser.act("tune", "annotate", tags="x" * 101, note="").status_code == 422
+    assert browser.act("tune", "annotate", tags=" ".join(f"t{at}" for at in range(51))).status_code == 422
+    reader = Browser(bench, "read")
+    assert reader.act("tune", "annotate", tags="theirs").status_code == 403
+    assert "Keep</button>" not in reader.get("/jobs/default/tune").text
+
+
 def test_a_page_of_an_error_leads_back_to_where_it_came_from(bench):
     make(bench, "tune")
     browser = Browser(bench)

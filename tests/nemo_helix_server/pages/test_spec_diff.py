@@ -23,3 +23,11 @@ def test_what_differs_or_is_missing_is_marked():
         SpecEntry("mine", "2", None, differs=True),
         SpecEntry("theirs", None, "3", differs=True),
     ]
+
+
+def test_of_several_documents_only_what_differs_is_shown_with_each_value():
+    documents = [{"a": 1, "b": {"c": [1, 2]}}, {"a": 1, "b": {"c": [1, 3]}}, {"a": 1, "b": {}}]
+    found, same = spec_diff.differing(documents)
+    assert found == [("b.c", ["[1, 2]", "[1, 3]", None]), ("b", [None, None, "{}"])]
+    assert same == 1
+    assert spec_diff.differing([{"a": 1}, {"a": True}]) == ([("a", ["1", "true"])], 0)

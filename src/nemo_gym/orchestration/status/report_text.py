@@ -10,8 +10,8 @@ from nemo_gym.text_table import table
 from nemo_runs.durations import duration_in_words
 
 _COLUMNS = ("ID", "BENCHMARK", "STATE", "ROLLOUTS", "MEAN REWARD", "LEFT", "JOB")
-_LEAST_ROOM = 16
-"""Columns; a reason that has less room is left out."""
+_LEAST_SPACE = 16
+"""Columns; a reason with less space is left out."""
 _CODES: Mapping[str, str] = {
     BenchmarkState.RUNNING: "1;36",
     BenchmarkState.SUCCEEDED: "32",
@@ -45,15 +45,15 @@ def status_text(
 def _with_reasons(
     shown: Sequence[BenchmarkStatus], rows: Sequence[list[str]], width: int | None
 ) -> tuple[Sequence[str], list[list[str]]]:
-    """The table with why benchmarks wait, as far as a line of the terminal has room for it."""
+    """The table with why benchmarks wait, as far as a line of the terminal has space for it."""
     reasons = [" ".join(status.reason.split()) if status.state.live else "" for status in shown]
     if not any(reasons):
         return _COLUMNS, list(rows)
     taken = max(len(line) for line in table(_COLUMNS, rows).splitlines())
-    room = None if width is None else width - taken - 2
-    if room is not None and room < _LEAST_ROOM:
+    space = None if width is None else width - taken - 2
+    if space is not None and space < _LEAST_SPACE:
         return _COLUMNS, list(rows)
-    cut = [why if room is None or len(why) <= room else f"{why[: room - 1].rstrip()}…" for why in reasons]
+    cut = [why if space is None or len(why) <= space else f"{why[: space - 1].rstrip()}…" for why in reasons]
     return (*_COLUMNS, "WHY"), [[*cells, why] for cells, why in zip(rows, cut, strict=True)]
 
 

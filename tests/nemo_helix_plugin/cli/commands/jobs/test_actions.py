@@ -22,6 +22,11 @@ BODY = {"source": "tests", "spec": {"a": 1}, "platform_spec": {"steps": [STEP]}}
             {"pause_ttl_seconds": 1209600},
         ),
         (("update", DONE, "--description", "x"), f"PATCH {DONE}", {"description": "x"}),
+        (
+            ("update", DONE, "--tag", "a", "--tag", "b", "--remove-tag", "c"),
+            f"PATCH {DONE}",
+            {"tags": {"add": ["a", "b"], "remove": ["c"]}},
+        ),
         (("update-status-details", DONE, "--body", '{"a": 1}'), f"PATCH {DONE}/status-details", {"a": 1}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
