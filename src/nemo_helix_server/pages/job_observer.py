@@ -142,8 +142,8 @@ class JobObserver:
             self._seen_to = found[-1].seq
         for workspace, newest in reader.jobs.changed_to().items():
             before = self._changed_to.get(workspace, 0)
-            if newest >= before:
-                ids.update(reader.jobs.changed_since(workspace, before))
+            if newest > before:  # units that write take turns, so nothing is added at a moment that was seen
+                ids.update(reader.jobs.changed_after(workspace, before))
                 self._changed_to[workspace] = newest
         running = JobStretch(workspace=None, where=_RUNNING, limit=_AT_ONCE)
         shown = {job.id: job for job in reader.jobs.stretch(running)}

@@ -145,9 +145,9 @@ class JobReader(StorePart):
         query = select(schema.workspaces.c.name, newest.scalar_subquery())
         return {row[0]: int(row[1]) for row in self.connection.execute(query) if row[1] is not None}
 
-    def changed_since(self, workspace: str, moment: int) -> list[str]:
-        """The ids of a workspace's jobs that changed then or later."""
-        query = select(_jobs.id).where(_jobs.workspace == workspace, _jobs.updated_at >= moment)
+    def changed_after(self, workspace: str, moment: int) -> list[str]:
+        """The ids of a workspace's jobs that changed later than that."""
+        query = select(_jobs.id).where(_jobs.workspace == workspace, _jobs.updated_at > moment)
         return [row[0] for row in self.connection.execute(query)]
 
     def _all_are_indexed(self) -> bool:

@@ -49,4 +49,4 @@ def test_a_score_shares_its_chart_with_its_interval():
     series = {f"eval_sums{end}": points((10, 0.5), (20, 0.6)) for end in ("", "_low", "_high")}
     found = charts.charts_of({**series, "train_loss": points((1, 2.0))}, ())
     assert [chart.title for chart in found] == ["Loss", "Score of sums"]
-    assert found[1].names == ("eval_sums", "eval_sums_high", "eval_sums_low")
+    assert found[1].names == ("eval sums", "eval sums high", "eval sums low")

@@ -655,3 +655,24 @@ def test_series_are_documents_of_their_points_in_order(world: World) -> None:
                 {"step": 2, "epoch": 2 / 3, "value": 0.2},
             ],
         }
+
+
+def test_what_has_changed_after_a_moment_is_found_in_each_workspace(world: World) -> None:
+    first = world.create("one")["id"]
+    then = world.clock.now()
+    world.clock.advance(5)
+    second = world.create("two")["id"]
+    with world.store.write() as writer:
+        writer.tasks.insert(writer.steps.current(writer.jobs.by_id(second).attempt_id), "task-1")
+        writer.jobs.set_custom_fields(second, {"tags": ["a"]})
+        writer.jobs.set_custom_fields(first, {})
+    with world.store.read() as reader:
+        jobs = reader.jobs
+        assert jobs.changed_to() == {"default": world.clock.now()}
+        assert set(jobs.changed_after("default", then)) == {first, second}
+        assert jobs.changed_after("default", world.clock.now()) == []
+        assert (jobs.ids(), jobs.number()) == ({first, second}, 2)
+        found = {job.id: job.custom_fields for job in jobs.those([first, second, "nobody"])}
+        assert found == {first: None, second: {"tags": ["a"]}}
+        assert jobs.those([]) == []
+        assert reader.tasks.details_of([first, second]) == {second: [{}]}

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells
-from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times, trained_models
+from nemo_helix_plugin.job_words import deciding, evaluating, job_state, tags, times, trained_models
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_runs.sizes import size_in_words
 
@@ -66,10 +66,17 @@ def _checkpoint_lines(found: Record, display: cells.DisplayOptions) -> Iterator[
         yield "kept in", Text(cells.printable(str(found["location"])))
 
 
+def _tags(job: Record) -> Iterator[Line]:
+    found = tags.tags_of(job.get("custom_fields"))
+    if found:
+        yield "tags", Text(cells.printable(" ".join(found)))
+
+
 def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     for key in ("workspace", "description", "source", "project"):
         if job.get(key):
             yield key, Text(cells.printable(str(job[key])))
+    yield from _tags(job)
     found = job_state.details(job)
     yield from _progress(found, display)
     speed = job_state.speed(found, going_on=job.get("status") == HelixJobStatus.ACTIVE)
