@@ -78,7 +78,7 @@ class RunsPage:
             "first": (view.page - 1) * view.size + 1,
             "columns": [(name, COLUMNS.get(name, name.removeprefix(VALUE))) for name in view.columns],
             "all_columns": list(COLUMNS.items()),
-            "value_names": self.table.value_names(visibility),
+            "value_names": _with_chosen(self.table.value_names(visibility), view),
             "tags": self.table.tags(visibility),
             "sorts": SORTS,
             "sizes": SIZES,
@@ -90,6 +90,12 @@ class RunsPage:
             "topic": TOPIC,
             "styles": self.styles,
         }
+
+
+def _with_chosen(names: list[str], view: RunsView) -> list[str]:
+    """Names of values, those of the view among them however many there are."""
+    chosen = [name.removeprefix(VALUE) for name in view.columns if name.startswith(VALUE)]
+    return [*names, *(name for name in chosen if name not in names)]
 
 
 def _types_on(request: Request, view: RunsView) -> bool:

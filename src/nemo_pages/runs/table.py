@@ -58,6 +58,7 @@ RETURNING id
 _RANK: Final = {group: number for number, group in enumerate(StateGroup)}
 _PARTS: Final = ("document", "tag", "value")
 MOST_TAGS: Final = 200
+MOST_NAMES: Final = 300
 _AT_ONCE: Final = 500
 """Rows that are put in before pages that wait get their turn."""
 
@@ -161,10 +162,10 @@ class RunTable:
         return self._kept("tags", visibility, found)
 
     def value_names(self, visibility: RunVisibility = EVERYTHING) -> list[str]:
-        """Names of values that any row ever had, sorted."""
+        """Names of values that any row ever had, sorted; at most `MOST_NAMES`."""
         where, values = visibility.condition()
-        statement = f"SELECT DISTINCT name FROM value_name WHERE {where} ORDER BY name"  # noqa: S608
-        return [str(name) for (name,) in self._read(statement, values)]
+        statement = f"SELECT DISTINCT name FROM value_name WHERE {where} ORDER BY name LIMIT ?"  # noqa: S608
+        return [str(name) for (name,) in self._read(statement, (*values, MOST_NAMES))]
 
     def answer(self, view: RunsView, visibility: RunVisibility = EVERYTHING) -> RunsAnswer:
         """The rows of a view that somebody sees; a page behind the last one is empty."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.browser.run_rows import many_rows, some_rows
+from starlette.testclient import TestClient
+from tests.browser.run_rows import many_rows, row, some_rows
 
+from nemo_gym.pages.viewing import view_application
 from nemo_pages.runs.rows import RunKind, StateGroup
-from nemo_pages.runs.table import RunTable, SourceState
+from nemo_pages.runs.table import MOST_NAMES, RunTable, SourceState
 from nemo_pages.runs.view import RunsView
 
 
@@ -105,3 +107,12 @@ def test_pages_follow_each_other_without_gap():
     table.put("jobs", many_rows(230))
     found = [row.key for page in range(1, 7) for row in table.answer(RunsView(page=page)).rows]
     assert found == [row.key for row in many_rows(230)]
+
+
+def test_of_very_many_names_of_values_the_page_offers_some_and_those_that_are_chosen() -> None:
+    table = RunTable()
+    table.put("jobs", [row("a", StateGroup.RUNNING, "active", values={f"k{at:04}": at for at in range(500)})])
+    assert table.value_names() == [f"k{at:04}" for at in range(MOST_NAMES)]
+    page = TestClient(view_application(table)).get("/?column=value:k0499&sort=-value:k0499").text
+    assert 'value="value:k0499" checked' in page
+    assert page.count('name="column"') < MOST_NAMES + 20
