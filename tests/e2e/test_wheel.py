@@ -56,6 +56,7 @@ def test_the_wheel_brings_programs_benchmarks_and_the_files_that_jobs_read(
     listed = run("-c", PROBE, site, "list", "benchmarks", PYTHONPATH=site)
     names = {line.split()[0] for line in listed.splitlines() if not line.startswith(" ")}
     assert names == {path.parent.name for path in ROOT.glob("benchmarks/*/config.yaml")}
+    assert run("-c", PROBE, site, "docs", "verify", PYTHONPATH=site).startswith("# Certify that results")
     for pattern in (
         "src/nemo_gym/shell/*.sh",
         "src/nemo_slurm/*.tsv",

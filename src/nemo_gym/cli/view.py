@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, UsageError
 
 
 @click.command(short_help="Show evaluations in a browser, read-only.")
@@ -40,6 +40,11 @@ def view(folders: tuple[Path, ...], port: int, host: str, root_path: str, bundle
     shown. The address is printed on stdout, with a key that lets a browser in. Nothing is changed, and no
     service or database is needed.
     """
+    from nemo_gym.yaml_files import holds_rows
+
+    for folder in folders:
+        if folder.is_file() and not holds_rows(folder):
+            raise UsageError(f"{folder} is a file that holds no rollouts; name a run directory.")
     try:
         from nemo_gym.pages import serving
     except ModuleNotFoundError as error:

@@ -73,6 +73,7 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
         ("job export latest -t csv", "No such option '-t' (did you mean '--to'?). See 'gym job export"),
         ("job fetch latest into", "Got unexpected extra argument (into). See 'gym job fetch --help'."),
         ("eval run --temperature hot", "'--temperature': 'hot' is not a number. See 'gym eval run --help'."),
+        ("view pyproject.toml", "pyproject.toml is a file that holds no rollouts; name a run directory."),
         ("eval reverify latest", "; the results that are graded again are given with --rollouts FILE. See"),
         (
             "eval submit -c x --walltime 4h",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from nemo_gym import composition
 from nemo_gym.composition import Override
@@ -20,6 +20,7 @@ from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration.config import clusters, fragments, rules
 from nemo_gym.orchestration.config.registered_model import with_model
 from nemo_gym.orchestration.config.schema import SubmitConfig
+from nemo_gym.rollouts.run_config import foreign_names
 from nemo_gym.rollouts.run_config.schema import RUN_KEYS
 from nemo_gym.serving.registered import RegisteredModel
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
@@ -64,6 +65,16 @@ class ResolvedConfig:
         return json.dumps(self.plain, indent=2, ensure_ascii=False)
 
 
+_OF_A_MODEL: Final = {
+    **dict.fromkeys(("url", "base_url", "model_url", "api_base", "endpoint"), "run.policy_base_url"),
+    **dict.fromkeys(("name", "model_name"), "run.policy_model_name"),
+    **{name: f"run.{path}" for name, path in foreign_names.above("responses_create_params").items()},
+    **{name: f"run.responses_create_params.{name}" for name in ("temperature", "top_p", "max_output_tokens")},
+    **{name: f"run.{name}" for name in ("policy_base_url", "policy_model_name", "responses_create_params")},
+}
+"""What people write directly below a model of ``driver.models``, and the keys that are meant."""
+
+
 def resolve(
     path: Path, overrides: Sequence[Override] = (), narrowing: Narrowing | None = None, *, cwd: Path
 ) -> ResolvedConfig:
@@ -78,6 +89,9 @@ def resolve(
         known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     known = known.with_keys(("driver", "run"), RUN_KEYS)
     known = known.with_keys(("driver", "models", "*", "run"), RUN_KEYS)
+    models = known.names["driver"].names["models"].values
+    assert models is not None
+    known = known.with_keys(("driver", "models", "*"), replace(models, aliases=_OF_A_MODEL))
     loaded = fragments.load(source)
     _refuse_benchmark(loaded.content, path)
     composed = composition.compose(loaded.content, overrides, known=known, where=str(source))
@@ -86,7 +100,7 @@ def resolve(
         wanted = with_model(wanted, narrowing.model)
     anchored = _with_settings(_anchored(_with_common_run(wanted), [source.parent, cwd]))
     config = composition.check_model(
-        SubmitConfig, anchored, where=str(source), files=loaded.files, keep_spelling=True
+        SubmitConfig, anchored, where=str(source), known=known, files=loaded.files, keep_spelling=True
     )
     parts = clusters.split(config)
     for part in parts:

@@ -119,6 +119,20 @@ def test_what_cannot_be_is_said_with_its_path(changes: dict[str, Any], parts: li
     assert all(part in text for part in parts), text
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("base_url", "policy_base_url"),
+        ("model_name", "policy_model_name"),
+        ("temperature", "responses_create_params.temperature"),
+        ("max_tokens", "responses_create_params.max_output_tokens"),
+    ],
+)
+def test_what_is_written_beside_the_run_of_a_model_is_meant_within(tmp_path: Path, key: str, meant: str):
+    with pytest.raises(ConfigError, match=rf"{key} \(did you mean 'driver\.models\.far\.run\.{meant}'\?\)"):
+        plan(tmp_path, {**MODELS, "driver/models": {"far": {key: "x"}}})
+
+
 def test_jobs_are_counted_by_models():
     gpus = {
         "services/policy": {**VLLM, "tensor_parallel_size": 2},
