@@ -57,7 +57,7 @@ class Program:
             click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
             return EXIT_USAGE
         except click.UsageError as error:
-            self._report_usage(error)
+            self._report_usage(error, args)
             return EXIT_USAGE
         except (click.exceptions.Abort, KeyboardInterrupt):
             self._report("interrupted.")
@@ -69,8 +69,8 @@ class Program:
             return self._report_error(error, args)
         return status if isinstance(status, int) else EXIT_DONE
 
-    def _report_usage(self, error: click.UsageError) -> None:
-        where = error.ctx.command_path if error.ctx else self.name
+    def _report_usage(self, error: click.UsageError, args: Sequence[str]) -> None:
+        where = error.ctx.command_path if error.ctx else usage_words.where(self.command, self.name, args)
         message = usage_words.said(error)
         between = "\n" if "\n" in message else " "
         self._report(f"{_ended(message)}{between}See '{where} --help'.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import click
 
@@ -36,6 +37,18 @@ def said(error: click.UsageError) -> str:
     shortened = message.rstrip(".")
     found = _no_command(shortened, error.ctx)
     return found or (f"{shortened}{meant}" if (meant := _meant(shortened, error.ctx)) else message)
+
+
+def where(program: click.Command, name: str, args: Sequence[str]) -> str:
+    """The command that some arguments call, of an error that does not say it."""
+    path, command = name, program
+    for word in args:
+        found = (
+            command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        )
+        if found is not None:
+            path, command = f"{path} {word}", found
+    return path
 
 
 def _no_command(message: str, context: click.Context) -> str | None:

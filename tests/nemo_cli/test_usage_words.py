@@ -31,6 +31,7 @@ def run(**_given: object) -> None:
         ("run xyz", "'xyz' is not one of 'trl', 'unsloth'. See 'tool run --help'."),
         ("run trl -b x", "No such option '-b' (did you mean '--base-url'?). See"),
         ("run trl -l", "No such option '-l' (did you mean one of: '--limit', '--list'?). See"),
+        ("run --limit", "Option '--limit' requires an argument. See 'tool run --help'."),
         ("run trl -x", "No such option '-x'. See"),
         ("run trl --timout 5", "No such option '--timout' (did you mean '--timeout'?). See"),
         ("run trl base_url x", "Got unexpected extra arguments (base_url x) (did you mean '--base-url'?)."),

@@ -151,7 +151,7 @@ def find(name: str, *, report: Reporter) -> SubmissionRecord:
             f"{name} was not made by a submission, so there is no job to look at or to act on; `gym job "
             "results`, `show`, `verify`, `export` and `share` and `gym eval compare` read such folders."
         )
-    meant = suggestion(name, ["latest", *_ids_with_prefix("")])
+    meant = suggestion(name, _beside(Path(name)) if "/" in name else ["latest", *_ids_with_prefix("")])
     there = meant or f" in {job_paths.job_index()}; `gym job list` shows what is there"
     raise GymError(f"no submission '{name}'{there}.")
 
@@ -204,6 +204,11 @@ def fetched_copies(gym_job_id: str) -> list[Path]:
     except (OSError, UnicodeDecodeError):
         return []
     return [Path(line) for line in lines if job_paths.RunPaths(Path(line)).record.is_file()]
+
+
+def _beside(path: Path) -> list[str]:
+    """What is in the folder of a path, named as the path is."""
+    return [str(path.parent / each.name) for each in path.parent.iterdir()] if path.parent.is_dir() else []
 
 
 def _latest(report: Reporter) -> SubmissionRecord:

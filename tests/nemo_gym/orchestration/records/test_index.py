@@ -180,6 +180,12 @@ def test_an_ambiguous_or_unknown_name_says_so(cache: Path, tmp_path: Path, name:
         index.find(name, report=print)
 
 
+def test_a_path_that_is_not_there_is_answered_with_one_beside_it(cache: Path, tmp_path: Path):
+    (tmp_path / "right.sums").mkdir()
+    with pytest.raises(GymError, match=rf"did you mean '{tmp_path}/right\.sums'"):
+        index.find(f"{tmp_path}/right.sum", report=print)
+
+
 def test_latest_of_nothing_is_an_error(cache: Path):
     with pytest.raises(GymError, match="there is no submission"):
         index.find("latest", report=print)
