@@ -28,6 +28,8 @@ from nemo_engines.errors import BadSpecError, EngineUnavailableError, TrainerErr
 KEY_VARIABLE = "NEMO_GYM_SERVICE_API_KEY"
 """The key that clients must send; everybody is served where it is not set."""
 _LARGEST_BODY = 67_000_000
+_BEFORE_THE_BODY = (401, 411, 413)
+"""Statuses of requests whose body is not read."""
 _CHAT = "/v1/chat/completions"
 _TEXT = "/v1/completions"
 
@@ -127,8 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """The routes that answer."""
         path = self.path.partition("?")[0]
-        body = self._body()
-        if body is None or not self._may():
+        body = self._body() if self._may() else None
+        if body is None:
             return
         if path not in (_CHAT, _TEXT):
             self._refuse(404, f"there is no {path} here; there are {_CHAT} and {_TEXT}")
@@ -137,8 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             request = asked.read(json.loads(body), chat=path == _CHAT)
             pieces = self.server.models.answer(request, given_up)
-        except ValueError:
-            self._refuse(400, "the body is not JSON")
+        except (ValueError, RecursionError):
+            self._refuse(400, "the body is not JSON, or too deep")
         except RefusedRequestError as error:
             self._refuse(400, str(error))
         else:
@@ -170,7 +172,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LARGEST_BODY:
-            self.close_connection = True
             self._refuse(
                 413 if length.isdecimal() else 411,
                 f"the body must say its length, at most {_LARGEST_BODY:,} bytes",
@@ -187,6 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _refuse(self, status: int, message: str) -> None:
+        """Refuse a request; where its body was not read, the connection ends with that."""
+        self.close_connection = self.close_connection or status in _BEFORE_THE_BODY
         kind = "invalid_request_error" if status < 500 else "server_error"
         self._send(status, {"error": {"message": message, "type": kind, "code": status}})
 
@@ -195,6 +198,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
