@@ -1,4 +1,4 @@
-"""What the server of a trained model refuses, and when; what it computes is shown by tests with a real one."""
+"""What the server of a trained model refuses, and when; other tests show what it computes with a real one."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ def tag(name: str, tags: tuple[str, ...], gone: tuple[str, ...], note: str | Non
     """
     from nemo_gym.cli import submissions
     from nemo_gym.orchestration.records import run_annotations
+    from nemo_runs import streams
 
     record = submissions.one(name)
     file = run_annotations.file_of(record)
@@ -35,7 +36,7 @@ def tag(name: str, tags: tuple[str, ...], gone: tuple[str, ...], note: str | Non
         document = {"schema_version": 1, "gym_job_id": record.gym_job_id, **found.to_json()}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
-    click.echo(" ".join(found.tags) or "no tags")
+    click.echo(streams.harmless(" ".join(found.tags) or "no tags"))
     if found.note:
-        click.echo(found.note)
+        click.echo(streams.harmless(found.note))
     return 0

@@ -54,6 +54,11 @@ def test_tags_and_note_are_kept_beside_the_record_and_shown_by_the_list(known, g
     assert json.loads(gym("tag", name, "--note", "", "--json")[1])["note"] == ""
 
 
+def test_a_note_of_somebody_else_cannot_command_the_terminal(known, gym):
+    run_annotations.change(run_annotations.file_of(known), ["a\x1b[2Jb"], (), "one\x1b]0;title\x07\ntwo")
+    assert gym("tag", known.gym_job_id) == (0, "a\\x1b[2Jb\none\\x1b]0;title\\x07\ntwo\n")
+
+
 def test_of_a_run_on_another_machine_they_lie_in_the_index_and_are_no_record(known):
     there = replace(known, hostname="login", run_dir="/far/away/run", gym_job_id="gym-job-far")
     file = run_annotations.file_of(there)
