@@ -1,6 +1,6 @@
 """What an action will do to a job, and what is lost by it, said before it is asked for. Pure.
 
-Whether it is allowed is decided by `rules`; this is for one that is.
+Whether it is allowed is decided by `action_rules`; this is for one that is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import states
-from nemo_helix_server.jobs.rules import JobAction
+from nemo_helix_server.jobs.action_rules import JobAction
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words

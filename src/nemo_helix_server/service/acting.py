@@ -10,11 +10,11 @@ from nemo_helix_plugin.job_words import tags
 from nemo_helix_plugin.jobs.requests import JobTagChanges
 from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
-from nemo_helix_server.jobs import consequences, identifiers, retention, rules, stamps, states
+from nemo_helix_server.jobs import action_rules, consequences, identifiers, retention, stamps, states
+from nemo_helix_server.jobs.action_rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
 from nemo_helix_server.jobs.consequences import JobStanding
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
-from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
@@ -144,7 +144,7 @@ class Acting(Lookups):
             standing = self._standing(reader, job, step)
         found = []
         for action in OFFERED:
-            answer = rules.allowed(action, facts)
+            answer = action_rules.allowed(action, facts)
             refusal = answer.sentence if isinstance(answer, ActionRefused) else None
             if isinstance(answer, NoChange):
                 refusal = f"job {job.name} is {job.status.value}, so this would change nothing"
@@ -299,7 +299,7 @@ class Acting(Lookups):
         """What an action is; None where it changes no status. Raises `StateConflictError` where it is
         refused.
         """
-        answer = rules.allowed(action, self._facts(job, step, pinned=pinned))
+        answer = action_rules.allowed(action, self._facts(job, step, pinned=pinned))
         if isinstance(answer, ActionRefused):
             raise StateConflictError(answer.sentence)
         return answer.event if isinstance(answer, ActionAllowed) else None

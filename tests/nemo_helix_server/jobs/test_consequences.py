@@ -4,8 +4,8 @@ import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import consequences
+from nemo_helix_server.jobs.action_rules import JobAction
 from nemo_helix_server.jobs.consequences import JobStanding
-from nemo_helix_server.jobs.rules import JobAction
 from nemo_helix_server.service.acting import OFFERED
 
 

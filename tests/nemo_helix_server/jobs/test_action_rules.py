@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.jobs import rules
-from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
+from nemo_helix_server.jobs import action_rules
+from nemo_helix_server.jobs.action_rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
 from nemo_helix_server.jobs.states import StatusEvent
 
 YES, SAME, NO = "yes", "no change", "409"
@@ -53,14 +53,14 @@ def facts(status: S, **more: Any) -> ActionFacts:
 
 
 def sentence(action: JobAction, status: S, **more: Any) -> str:
-    answer = rules.allowed(action, facts(status, **more))
+    answer = action_rules.allowed(action, facts(status, **more))
     assert isinstance(answer, ActionRefused)
     return answer.sentence
 
 
 @pytest.mark.parametrize(("status", "action"), list(itertools.product(S, ACTIONS)))
 def test_every_pair_of_status_and_action(status: S, action: JobAction) -> None:
-    answer = rules.allowed(action, facts(status))
+    answer = action_rules.allowed(action, facts(status))
     kind = {ActionAllowed: YES, NoChange: SAME, ActionRefused: NO}[type(answer)]
     assert kind == MATRIX[status][ACTIONS.index(action)]
     if isinstance(answer, ActionRefused):
@@ -184,28 +184,28 @@ def test_the_page_says_what_is_refused_once_the_storage_is_gone(status: S) -> No
     page = (Path(__file__).parents[3] / "docs/reference/job-statuses.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{status}` | ") and "409" in line)
     for action, cell in zip(ACTIONS, row.strip("| ").split(" | ")[1:], strict=True):
-        kept = rules.allowed(action, facts(status))
-        gone = rules.allowed(action, facts(status, reclaimed=True))
+        kept = action_rules.allowed(action, facts(status))
+        gone = action_rules.allowed(action, facts(status, reclaimed=True))
         refused_then = isinstance(gone, ActionRefused) and not isinstance(kept, ActionRefused)
         assert refused_then == ("409 when gone" in cell), (action, cell)
-    assert not isinstance(rules.allowed(JobAction.CONTROL, facts(status)), ActionRefused)
-    assert isinstance(rules.allowed(JobAction.CONTROL, facts(status, reclaimed=True)), ActionRefused)
+    assert not isinstance(action_rules.allowed(JobAction.CONTROL, facts(status)), ActionRefused)
+    assert isinstance(action_rules.allowed(JobAction.CONTROL, facts(status, reclaimed=True)), ActionRefused)
 
 
 def test_a_pinned_checkpoint_outlives_the_storage() -> None:
-    answer = rules.allowed(JobAction.RERUN, facts(S.ERROR, reclaimed=True, pinned=True))
+    answer = action_rules.allowed(JobAction.RERUN, facts(S.ERROR, reclaimed=True, pinned=True))
     assert answer == ActionAllowed(StatusEvent.RERUN_REQUESTED)
 
 
 def test_a_pause_is_withdrawn_to_where_the_workload_was() -> None:
-    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING, seen_running=True)) == ActionAllowed(
+    assert action_rules.allowed(JobAction.RESUME, facts(S.PAUSING, seen_running=True)) == ActionAllowed(
         StatusEvent.PAUSE_WITHDRAWN
     )
-    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING)) == ActionAllowed(
+    assert action_rules.allowed(JobAction.RESUME, facts(S.PAUSING)) == ActionAllowed(
         StatusEvent.PAUSE_WITHDRAWN_EARLY
     )
 
 
 def test_resuming_twice_is_the_same_while_the_step_waits_or_starts() -> None:
     for status in (S.QUEUED, S.PENDING):
-        assert rules.allowed(JobAction.RESUME, facts(status, resumed=True)) == NoChange()
+        assert action_rules.allowed(JobAction.RESUME, facts(status, resumed=True)) == NoChange()
