@@ -30,6 +30,15 @@ def shared_cache(folder: Path) -> str:
     return str(folder)
 
 
+def shared_engines(folder: Path) -> str:
+    """A cache folder with the user's engines in it, in which everything else is the test's own."""
+    for name in ("engines", "sources"):
+        (CACHE / name).mkdir(parents=True, exist_ok=True)
+        (folder / CACHE.name).mkdir(parents=True, exist_ok=True)
+        (folder / CACHE.name / name).symlink_to(CACHE / name)
+    return str(folder)
+
+
 @cache
 def engine_python(name: str) -> Path:
     """The interpreter of an engine; installed as ``nemo engines install`` does, if it is not there."""

@@ -235,6 +235,7 @@ def serve_a_tuned_model(page: Page) -> None:
 
 def use_a_trained_model(page: Page) -> None:
     worlds.engine(page, "trl")
+    page.environ["XDG_CACHE_HOME"] = engines.shared_engines(page.folder / "cache")
     worlds.few_questions(page)
     worlds.jobs_service(page)
     made = trained_models.make(page.folder / "made")

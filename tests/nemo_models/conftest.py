@@ -23,7 +23,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedModels:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's engines, and everything else of this test's own; no service and no hub."""
-    monkeypatch.setenv("XDG_CACHE_HOME", engines.shared_cache(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", engines.shared_engines(tmp_path / "cache"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("NHX_ENGINES_DEVICE", "cpu")
     monkeypatch.setenv("NHX_BASE_URL", "http://127.0.0.1:9")
