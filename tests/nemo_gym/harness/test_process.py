@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_what_a_task_prints_does_not_fill_the_disk(worker: Worker, monkeypatch: 
 def test_a_process_that_is_busy_ends_when_nobody_asks_any_more() -> None:
     program = (
         "import sys, time; from nemo_gym.harness.worker.requests import lines_while_asked; "
-        "[(print(line, end='', file=sys.stderr), time.sleep(600)) for line in lines_while_asked(sys.stdin)]"
+        "[(print(line, end='', file=sys.stderr), time.sleep(600)) for line in lines_while_asked()]"
     )
     argv = [sys.executable, "-c", program]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as busy:
@@ -93,3 +94,26 @@ def test_a_process_that_is_busy_ends_when_nobody_asks_any_more() -> None:
         assert busy.stderr.readline() == b"busy\n"
         busy.stdin.close()
         assert busy.wait(60) == 0
+
+
+def test_what_is_forked_while_it_waits_for_requests_is_not_held_up() -> None:
+    program = (
+        "import multiprocessing, sys, time; from nemo_gym.harness.worker.requests import lines_while_asked\n"
+        "for line in lines_while_asked():\n"
+        "    time.sleep(0.2)  # the thread is in its next read\n"
+        "    with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "        print(line.strip(), sum(pool.map(abs, [-1, -2])), repr(sys.stdin.read()), flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write("one\n")
+        worker.stdin.flush()
+        watchdog = threading.Timer(60, worker.kill)
+        watchdog.start()
+        assert worker.stdout.readline() == "one 3 ''\n"
+        watchdog.cancel()
+        worker.stdin.close()
+        assert worker.wait(60) == 0

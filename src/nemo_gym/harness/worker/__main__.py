@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
@@ -163,7 +162,7 @@ def main() -> None:
         answers.write(text + "\n")
         answers.flush()
 
-    serve(lines_while_asked(sys.stdin), write)
+    serve(lines_while_asked(), write)
 
 
 if __name__ == "__main__":
