@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.docs import cluster, evaluations, jobs, looking_ahead
+from tests.docs import cluster, evaluations, jobs, looking_ahead, worlds
 from tests.docs.elsewhere import ELSEWHERE, NOT_HERE, SHOWN_ELSEWHERE
 from tests.docs.pages import ROOT, Block, Page, blocks, pages
 from tests.slurm.lab import RealSlurm, slurm, slurm_lab
@@ -59,7 +59,7 @@ def test_a_served_block_that_is_deaf_to_an_interrupt_is_a_failure_and_is_ended(t
     page.environ["DEAF_PAGE"] = str(tmp_path)
     with pytest.raises(subprocess.TimeoutExpired):
         page.serve("here", seconds=1)
-    assert marked("DEAF_PAGE", str(tmp_path)) == []
+    worlds.wait(lambda: marked("DEAF_PAGE", str(tmp_path)) == [])
 
 
 def test_every_page_with_blocks_is_followed() -> None:

@@ -74,7 +74,8 @@ def test_the_record_finds_everything_again(demo):
     assert record["gym_job_id"] == run_dir.name
     assert record["executor"] == "local"
     listed = subprocess.run([GYM, "job", "list", "--json"], capture_output=True, env=environ, check=True)
-    assert json.loads(listed.stdout) == {"schema_version": 1, "submissions": [record]}
+    noted = {"tags": [], "note": ""}
+    assert json.loads(listed.stdout) == {"schema_version": 1, "submissions": [{**record, **noted}]}
     shown = subprocess.run(
         [GYM, "job", "results", "latest", "--json"], capture_output=True, env=environ, check=True
     )

@@ -89,7 +89,8 @@ def test_on_a_terminal_ctrl_c_ends_the_answer_and_the_conversation_goes_on(
         terminal.type(b"\x03")
         terminal.until("the answer is as far as it came")
         terminal.type(b"/new\n")
-        terminal.until("a new conversation")
+        terminal.until("a new conversation.")
+        terminal.until("> ", 4)  # keys before the prompt are the terminal's, and not read as such
         terminal.type(b"\x04")
         assert terminal.status() == 0
     finally:
