@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs import deadlines, rules, states
-from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, JobAction, NoChange
+from nemo_helix_server.jobs import action_rules, deadlines, states
+from nemo_helix_server.jobs.action_rules import ActionAllowed, ActionFacts, JobAction, NoChange
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "job-statuses.md"
 
@@ -133,7 +133,7 @@ def _plain_answer(action: JobAction, status: Status, *, reclaimed: bool) -> str:
         seen_running=True,
         reclaimed=reclaimed,
     )
-    answer = rules.allowed(action, facts)
+    answer = action_rules.allowed(action, facts)
     if isinstance(answer, NoChange):
         return "200, no change"
     if isinstance(answer, ActionAllowed):

@@ -61,12 +61,8 @@ def test_the_list_is_searched_sorted_and_chosen_by_keyboard_and_its_address_says
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page).to_have_url(f"{address}/?q=team%3Deval")
     assert page.evaluate("document.activeElement.id") == "q"
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
     page.get_by_role("link", name="Result").press("Enter")
     expect(page.locator("thead th[aria-sort=descending]")).to_have_text("Result")
-    page.wait_for_timeout(300)  # what the search box would ask when it loses the focus
-    assert [url for url in asked if "q=team" in url and "sort=" not in url] == []
     expect(page.locator("tbody th a").first).to_have_text("arithmetic")
     page.locator("#column-menu summary").press("Enter")
     page.get_by_label("temperature").press("Space")

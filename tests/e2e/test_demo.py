@@ -48,13 +48,14 @@ def test_scores_the_records_path_and_the_real_id_are_printed(demo):
 
 
 def test_every_command_it_suggests_can_be_run(demo):
-    done, _, environ = demo
+    done, run_dir, environ = demo
     environ = environ | {"PATH": f"{GYM.parent}{os.pathsep}{os.environ['PATH']}"}
     suggested = re.findall(r"^  (.+)$", done.stdout.partition("Next:")[2], re.MULTILINE)
     assert len(suggested) >= 4
     for line in suggested:
         if "submit" not in line:
-            subprocess.run(["bash", "-c", line], capture_output=True, env=environ, check=True, timeout=60)
+            argv, cwd = ["bash", "-c", line], run_dir.parent  # a share is written where one is
+            subprocess.run(argv, capture_output=True, cwd=cwd, env=environ, check=True, timeout=60)
 
 
 def test_every_question_was_answered_by_the_real_model_and_graded(demo):

@@ -12,8 +12,8 @@ from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.job_words import deciding, evaluating, job_state, times, trained_models
 from nemo_helix_plugin.job_words.curves import ChartMark, marks_of
 from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.jobs.action_rules import JobAction
 from nemo_helix_server.jobs.ports import StorageLimits
-from nemo_helix_server.jobs.rules import JobAction
 from nemo_helix_server.pages import rows
 from nemo_helix_server.pages.charts import Chart, charts_of
 from nemo_helix_server.service.acting import ActionOffer

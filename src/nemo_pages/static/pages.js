@@ -68,12 +68,6 @@
     }
   }
 
-  /* What is searched for is asked as it is typed. Once more, when the box loses the focus to a link, the answer
-     would take the place of that link's. */
-  document.addEventListener("change", (event) => {
-    if (event.target.type === "search") event.stopPropagation();
-  }, true);
-
   document.addEventListener("change", (event) => {
     if (!event.target.matches(".chosen-runs input[name=runs]")) return;
     if (event.target.checked) chosen.add(event.target.id); else chosen.delete(event.target.id);
