@@ -13,7 +13,7 @@ def lines_while_asked() -> Iterator[str]:
 
     From then on standard input is empty for everything else. A thread waits in the stream that is read here,
     and a process that is forked meanwhile, as `multiprocessing` does, closes ``sys.stdin`` first: with the
-    same stream it would wait for that thread for ever.
+    same stream it would wait for that thread forever.
     """
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
