@@ -7,6 +7,8 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "arithmetic"
 
 
@@ -22,6 +24,7 @@ def asked_questions(file):
     return {json.loads(line)["question"] for line in file.read_text().splitlines()}
 
 
+@pytest.mark.slow
 def test_nothing_that_is_asked_is_learned_and_everything_else_can_be(tmp_path):
     asked = asked_questions(tmp_path / "asked.jsonl")
     rows = list(load("training").sums(asked, digits=2, seed=1))

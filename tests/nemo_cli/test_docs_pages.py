@@ -82,6 +82,7 @@ def test_an_error_names_the_page_that_explains_it_on_a_line_of_its_own(
     assert sentence.startswith("gym: ")
 
 
+@pytest.mark.slow
 def test_a_service_that_does_not_answer_names_its_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -82,6 +82,7 @@ PIECES = st.sampled_from([*ROWS, *FOREIGN])
 GLUE = st.sampled_from([b"", b"\n", b"\r\n", b"\n\n", BOM, bytes(3), b" ", b"\n" + BOM])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(GLUE, PIECES), max_size=8), GLUE)
 def test_rows_come_back_in_order_from_any_mixture_of_framings(
     parts: list[tuple[bytes, bytes]], end: bytes
