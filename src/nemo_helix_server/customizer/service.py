@@ -7,25 +7,23 @@ import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.run_config import catalog
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.body_problems import body_problems
 from nemo_helix_plugin.customization import backends, explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
 from nemo_helix_server.customizer import compile as compiling
-from nemo_helix_server.customizer import dry_running, environment, names, previewing
+from nemo_helix_server.customizer import dry_running, names, previewing
 from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.engines import Engines
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.gathering import Gathered
+from nemo_helix_server.customizer.named_inputs import NamedInputs
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.support import SpecRefusedError
 from nemo_helix_server.engines import machine
@@ -41,13 +39,11 @@ from nemo_helix_server.settings import Settings
 from nemo_helix_server.trackers import endpoints
 from nemo_helix_server.trackers.errors import OffError
 from nemo_runs import findings
-from nemo_runs.durable.disk import read_regular
 
 Document = dict[str, Any]
 _OWN = Compare("source", Operator.EQUAL, names.SOURCE)
 _NOT_FOUND = InputSource("path", "", "nothing")
 """In the place of what a spec names and nobody has, so that the rest of the spec can be looked at."""
-_CONFIG = "config.yaml"
 _LOOKED_AT = 20
 """Newest jobs with one output; of older ones none can still be on its way."""
 
@@ -238,15 +234,16 @@ class Customizer:
         digits: str,
     ) -> CompileFacts:
         """Find out everything that compiling needs to know; what names nothing is gathered."""
-        found = self._sources(caller, workspace, backend.description, given, gathered)
+        inputs = NamedInputs(self.references, self.settings.data_dir, caller, workspace, gathered)
+        found = inputs.of_spec(backend.description, given)
         own = self.settings.of_backend(backend.name)
         environment, rewards = found.get("environment"), None
         if environment:
             with gathered:
-                rewards = self._rewards(environment)
+                rewards = inputs.rewards(environment)
         evaluation = None
         with gathered:
-            evaluation = self._benchmark(caller, workspace, given)
+            evaluation = inputs.benchmark(given)
         place = self._place(given, body)
         return CompileFacts(
             machine=(place and place.machine()) or self.engines.machine,
@@ -254,7 +251,7 @@ class Customizer:
             model=found.get("model") or _NOT_FOUND,
             dataset=found.get("dataset") or _NOT_FOUND,
             adapter=found.get("adapter"),
-            beside=self._beside(caller, workspace, given, gathered),
+            beside=inputs.beside(given),
             validation=found.get("validation"),
             environment=environment,
             evaluation=evaluation,
@@ -288,66 +285,6 @@ class Customizer:
         """Those that have a profile of the name that was given."""
         profile = _profile(given, body)
         return tuple(one["provider"] for one in self.profiles.all() if one["profile"] == profile)
-
-    def _sources(
-        self,
-        caller: Caller,
-        workspace: str,
-        backend: backends.BackendDescription,
-        given: BaseModel,
-        gathered: Gathered,
-    ) -> dict[str, InputSource]:
-        found = {}
-        for what, (field, reference) in named(backend, given).items():
-            find = self.references.model if what == "model" else self.references.data
-            with gathered:
-                taken = what == "model" and _takes_adapter(given)
-                adapter = self.references.adapter(caller, workspace, field, reference) if taken else None
-                if adapter is not None:
-                    found["adapter"] = adapter[0]
-                found[what] = find(caller, workspace, field, adapter[1] if adapter else reference)
-        return found
-
-    def _benchmark(self, caller: Caller, workspace: str, given: BaseModel) -> InputSource | None:
-        """The benchmark that checkpoints are asked: one that `gym` knows by name, or one's own."""
-        reference = getattr(getattr(given, "eval", None), "benchmark", None)
-        if reference is None:
-            return None
-        if "/" not in reference:
-            return InputSource("benchmark", _known_benchmark(reference, self.settings.data_dir), reference)
-        found = self.references.data(caller, workspace, "eval.benchmark", reference)
-        if found.kind == "hub" or _CONFIG not in (found.files or ()):
-            raise InvalidError(f"eval.benchmark: '{reference}' has no {_CONFIG} of a gym benchmark")
-        return found
-
-    def _beside(
-        self, caller: Caller, workspace: str, given: BaseModel, gathered: Gathered
-    ) -> tuple[InputSource, ...]:
-        """The data sets beside the first one."""
-        rows = getattr(given, "rows", None)
-        found = []
-        for reference in getattr(rows, "beside", None) or ():
-            with gathered:
-                found.append(self.references.data(caller, workspace, "rows.beside", reference))
-        return tuple(found)
-
-    def _rewards(self, source: InputSource) -> Mapping[str, Any]:
-        return environment.rewards(self._reader(source), source.shown)
-
-    def _reader(self, source: InputSource) -> Callable[[str], bytes | None]:
-        if source.kind == "hub":
-            raise InvalidError("environment: give a fileset or a folder, not a name at the hub")
-
-        def read(path: str) -> bytes | None:
-            if source.kind == "fileset":
-                workspace, _, name = source.shown.partition("/")
-                try:
-                    return self.references.filesets.read(workspace, name, path, environment.LARGEST)
-                except UnknownNameError:
-                    return None
-            return _small(Path(source.place), path)
-
-        return read
 
     def list_jobs(
         self,
@@ -468,37 +405,10 @@ def validated(backend: backends.BackendDescription, spec: Mapping[str, Any]) -> 
         raise SpecRefusedError([f"{one}{more}" if unknown in one else one for one in problems]) from None
 
 
-def _known_benchmark(name: str, folder: Path) -> str:
-    """The name of a benchmark that `gym` finds; nothing is looked for in the folder of anybody's work."""
-    try:
-        catalog.find_benchmark(name, cwd=folder)
-    except ConfigError as error:
-        said = str(error).removeprefix("--benchmark: ")
-        raise InvalidError(f"eval.benchmark: {said}") from error
-    return name
-
-
 def _profile(given: BaseModel, body: CreateCustomizationJobRequest) -> str | None:
     """The execution profile that a request names for the training."""
     found: str | None = body.profile
     return found or getattr(getattr(given, "training", None), "execution_profile", None)
-
-
-def _takes_adapter(given: BaseModel) -> bool:
-    """Whether a job can go on with an adapter: DPO can, of which it is the reference, too."""
-    return getattr(getattr(given, "training", None), "type", None) == "dpo"
-
-
-def named(backend: backends.BackendDescription, given: BaseModel) -> dict[str, tuple[str, str]]:
-    """Field and reference of everything that a spec names."""
-    found = {}
-    for what, place in backend.references.items():
-        reference: Any = given
-        for part in place:
-            reference = getattr(reference, part, None)
-        if reference is not None:
-            found[what] = (".".join(place), reference)
-    return found
 
 
 def _request(
@@ -521,13 +431,3 @@ def _request(
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the job"
         raise InvalidError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
-
-
-def _small(folder: Path, path: str) -> bytes | None:
-    file = folder / path
-    try:
-        if not file.resolve().is_relative_to(folder.resolve()):
-            return None
-        return read_regular(file, most=environment.LARGEST)
-    except (OSError, RuntimeError):
-        return None
