@@ -72,9 +72,21 @@ def find(name: str) -> RegisteredModel:
 
 
 def _nemo(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run `nemo`; what it reports is passed on, except its last line, which may be an error."""
-    argv = [str(nemo_program()), *arguments]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    """Run `nemo`; what it reports is passed on as it comes, except its last line where that is an error."""
+    argv, last = [str(nemo_program()), *arguments], ""
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in filter(str.strip, process.stderr):
+            sys.stderr.write(last)
+            sys.stderr.flush()
+            last = line
+        out = process.stdout.read()  # one document, which fits into a pipe
+    if process.returncode == 0:
+        sys.stderr.write(last)
+    return subprocess.CompletedProcess(argv, process.returncode, out, last)
 
 
 def _sentence(said: str) -> str:

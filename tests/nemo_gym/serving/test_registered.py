@@ -34,10 +34,18 @@ def test_folders_kind_and_digest_are_taken(nemo):
     )
 
 
-def test_its_refusal_is_handed_on_in_its_words(nemo):
+def test_what_it_reports_while_it_fetches_is_shown(nemo, capsys):
+    found = {"name": "sums", "kind": "full", "folder": "/a", "digest": DIGEST, "base": None}
+    nemo(f"echo 'nemo: fetches much …' >&2; echo 'nemo: goes on.' >&2; echo '{json.dumps(found)}'")
+    registered.find("sums")
+    assert capsys.readouterr() == ("", "nemo: fetches much …\nnemo: goes on.\n")
+
+
+def test_its_refusal_is_handed_on_in_its_words(nemo, capsys):
     nemo("echo 'nemo: fetches much …' >&2; echo 'nemo: there is no model sums.' >&2; exit 3")
     with pytest.raises(ConfigError, match=r"^there is no model sums$"):
         registered.find("sums")
+    assert capsys.readouterr().err == "nemo: fetches much …\n"
 
 
 def test_what_it_says_otherwise_is_an_error(nemo):
