@@ -100,10 +100,10 @@ def test_on_a_terminal_ctrl_c_ends_the_answer_and_the_conversation_goes_on(
 
 @contextmanager
 def serving(*arguments: str, **variables: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    argv = [NEMO, "models", "serve", *arguments, "--port", "0", "--json"]
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}
-    ) as process:
+    argv = [NEMO, "models", "serve", *arguments, "--port", "0", "--json", "--until-stdin-ends"]
+    pipe, environ = subprocess.PIPE, {**os.environ, **variables}
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
@@ -112,9 +112,10 @@ def serving(*arguments: str, **variables: str) -> Iterator[tuple[httpx.Client, s
             assert found["api_key"] is None  # it was given
             with httpx.Client(base_url=found["url"], timeout=120, trust_env=False) as client:
                 yield client, process
+            process.stdin.close()  # as when whoever holds it was killed
+            assert process.wait(timeout=60) == 0
         finally:
-            process.terminate()
-            process.wait(timeout=60)
+            process.kill()
 
 
 def test_a_served_model_answers_as_transformers_does_to_who_has_the_key(

@@ -119,12 +119,12 @@ class ServedAddress:
 def served(model: RegisteredModel) -> Iterator[ServedAddress]:
     """Serve a model until the block ends; `ConfigError` where that fails.
 
-    Signals of the terminal are for this process alone.
+    Signals of the terminal are for this process alone; the server ends with it, however it ends.
     """
     key = secrets.token_urlsafe(24)
     process = subprocess.Popen(
-        model.serve(0),
-        stdin=subprocess.DEVNULL,
+        [*model.serve(0), "--until-stdin-ends"],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, KEY_VARIABLE: key},
@@ -151,5 +151,6 @@ def _end(process: subprocess.Popen[str]) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What computes the answers; auto is vLLM where it is installed and a GPU is there.",
 )
+@click.option("--until-stdin-ends", is_flag=True, hidden=True, help="End with the program that started it.")
 @base_option
 @device_option
 @threads_option
@@ -67,6 +69,7 @@ def serve(
     model_name: str | None,
     with_base: bool,
     no_key: bool,
+    until_stdin_ends: bool,
     runtime: str,
     base: str | None,
     device: str | None,
@@ -93,6 +96,8 @@ def serve(
     key = None if no_key else new_key(variable=serving.KEY_VARIABLE)
     request = serving.ServeRequest(model, model_name or own, base_name, host, port, key, device, threads)
     _end_by_signals()
+    if until_stdin_ends:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     call.report(f"loads {model.shown} …")
     with _server(request, program) as server:
         _announce(call, server, key if not given else None)
@@ -136,6 +141,13 @@ def _announce(call: CommandContext, server: ServedModel, new: str | None) -> Non
 def _end_by_signals() -> None:
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, _ended)
+
+
+def _end_with_stdin() -> None:
+    """End as by a signal once whoever holds the other end is gone, however it went."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _ended(_number: int, _frame: FrameType | None) -> NoReturn:

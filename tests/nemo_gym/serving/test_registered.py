@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,23 @@ def test_what_it_says_otherwise_is_an_error(nemo):
     nemo("echo '{}'")
     with pytest.raises(ConfigError, match="has not said where the model is"):
         registered.find("sums")
+
+
+def test_a_server_ends_with_the_process_that_is_killed(nemo, tmp_path):
+    nemo(f"echo http://127.0.0.1:1/v1; cat; touch {tmp_path}/ended")
+    program = (
+        "import os, pathlib, signal\n"
+        "from nemo_gym.serving import registered\n"
+        f"registered.nemo_program = lambda: pathlib.Path({str(tmp_path / 'nemo')!r})\n"
+        "model = registered.RegisteredModel('sums', pathlib.Path('/a'), 'sha256:1', adapter=False)\n"
+        "with registered.served(model):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    until = time.monotonic() + 60
+    while not (tmp_path / "ended").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_a_server_that_does_not_start_is_an_error_and_leaves_no_key(nemo, monkeypatch):
