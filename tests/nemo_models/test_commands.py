@@ -112,7 +112,7 @@ def serving(*arguments: str, **variables: str) -> Iterator[tuple[httpx.Client, s
             assert found["api_key"] is None  # it was given
             with httpx.Client(base_url=found["url"], timeout=120, trust_env=False) as client:
                 yield client, process
-            process.stdin.close()  # as when whoever holds it was killed
+            process.stdin.close()  # as when the process that holds it was killed
             assert process.wait(timeout=60) == 0
         finally:
             process.kill()

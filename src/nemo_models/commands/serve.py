@@ -144,7 +144,7 @@ def _end_by_signals() -> None:
 
 
 def _end_with_stdin() -> None:
-    """End as by a signal once whoever holds the other end is gone, however it went."""
+    """End as by a signal once the process that holds the other end is gone, however that ended."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
